@@ -1,0 +1,1 @@
+"""Terminal-bench style harness: agents, trials, metrics and reports."""

@@ -1,0 +1,1 @@
+"""Publication barrier, atomic checkpoint store, capacity plan and clocks for RL training systems."""

@@ -1,0 +1,1 @@
+"""Rollout routing replay: train each token through the experts that produced it."""

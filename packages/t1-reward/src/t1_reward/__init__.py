@@ -1,0 +1,1 @@
+"""Dense per-assertion reward, task format, verifier reports, pools and task synthesis."""

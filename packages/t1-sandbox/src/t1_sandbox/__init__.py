@@ -1,0 +1,1 @@
+"""Sandboxes that never leak, and admission control: pacing, caps, deadlines, first-N admission, reclamation."""
