@@ -1,0 +1,110 @@
+"""File trees as tar archives whose bytes depend on the tree alone.
+
+A tree is a set of `Node`s: regular files and symbolic links by relative path; parent directories
+are implied. `pack` writes ustar with sorted paths, one fixed time, owner 1000:1000 and modes as
+given, so equal trees give equal bytes and equal hashes. Archives hold no devices, no hard links
+and no absolute or climbing paths.
+
+This module knows nothing of tasks.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Node", "pack", "pack_directory"]
+
+# any constant does; this one is late enough for every tool and lies in the past
+_TIME = 1_700_000_000
+_OWNER = 1000
+_DIRECTORY_MODE = 0o755
+
+_BLOCK = 512
+_NAME_BYTES = 100
+_FILE, _SYMLINK, _DIRECTORY = b"0", b"2", b"5"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A regular file, or a symbolic link when `link` is given.
+
+    Attributes:
+        path: relative POSIX path without `..`.
+        data: the file's bytes; empty for a link.
+        mode: permission bits.
+        link: the link's target, or None for a regular file.
+    """
+
+    path: str
+    data: bytes = b""
+    mode: int = 0o644
+    link: str | None = None
+
+
+def _header(path: str, kind: bytes, mode: int, size: int = 0, link: str = "") -> bytes:
+    name, target = path.encode(), link.encode()
+    if max(len(name), len(target)) > _NAME_BYTES:
+        raise ValueError(f"path {path!r}: expected names of at most {_NAME_BYTES} bytes")
+    before = b"%-100b%07o\0%07o\0%07o\0%011o\0%011o\0" % (
+        name.ljust(_NAME_BYTES, b"\0"), mode, _OWNER, _OWNER, size, _TIME
+    )  # fmt: skip
+    after = kind + target.ljust(_NAME_BYTES, b"\0") + b"ustar\x0000"
+    after = after.ljust(_BLOCK - len(before) - 8, b"\0")
+    # the sum is taken with eight spaces in its own place
+    checksum = sum(before) + sum(after) + 8 * ord(" ")
+    return before + b"%06o\0 " % checksum + after
+
+
+def _parents(paths: Iterable[str]) -> set[str]:
+    parents: set[str] = set()
+    for path in paths:
+        while (path := path.rpartition("/")[0]) and path not in parents:
+            parents.add(path)
+    return parents
+
+
+def _check_path(path: str) -> None:
+    if any(part in {"", ".", ".."} for part in path.split("/")):
+        raise ValueError(f"path {path!r}: expected a relative path that stays inside the tree")
+
+
+def pack(nodes: Iterable[Node]) -> bytes:
+    """Returns the tree as an uncompressed tar archive.
+
+    Raises:
+        ValueError: a path is absolute, climbs out of the tree, appears twice or is too long.
+    """
+    by_path: dict[str, Node] = {}
+    for node in nodes:
+        _check_path(node.path)
+        if node.path in by_path:
+            raise ValueError(f"path {node.path!r}: appears twice in one tree")
+        by_path[node.path] = node
+    out = bytearray()
+    directories = _parents(by_path)
+    for path in sorted(directories | by_path.keys()):
+        if path in directories:
+            out += _header(path, _DIRECTORY, _DIRECTORY_MODE)
+            continue
+        node = by_path[path]
+        if node.link is not None:
+            out += _header(path, _SYMLINK, 0o777, link=node.link)
+            continue
+        out += _header(path, _FILE, node.mode, len(node.data))
+        out += node.data + bytes(-len(node.data) % _BLOCK)
+    return bytes(out) + bytes(2 * _BLOCK)
+
+
+def pack_directory(directory: Path) -> bytes:
+    """Returns the tree below a directory as a tar archive; only the execute bit of modes is kept."""
+    return pack(_nodes_below(directory))
+
+
+def _nodes_below(directory: Path) -> Iterator[Node]:
+    for path in sorted(directory.rglob("*")):
+        name = path.relative_to(directory).as_posix()
+        if path.is_symlink():
+            yield Node(name, link=str(path.readlink()))
+        elif path.is_file():
+            # the umask of whoever checked the tree out must not change the archive
+            yield Node(name, path.read_bytes(), 0o755 if path.stat().st_mode & 0o100 else 0o644)

@@ -1,0 +1,33 @@
+"""Seeded generation of real shell tasks, demonstrations and vocabulary.
+
+    generate_task(seed, split) -> SynthesizedTask
+    build_demonstration(task, random, ...) -> steps with predicted outputs
+    vocabulary_pieces() -> the pieces of the task language
+
+Training and held-out tasks share skills and nothing else: no name, no value, no composition.
+"""
+
+from t1_reward.synthesis.catalogue import RESERVED_PAIRS, SKILLS
+from t1_reward.synthesis.compose import LENGTH_WEIGHTS, SynthesizedTask, generate_task
+from t1_reward.synthesis.demonstration import EXIT, UniformSource, build_demonstration
+from t1_reward.synthesis.draw import Split, split_of_name, split_of_number
+from t1_reward.synthesis.skill import Skill, Step, Subgoal
+from t1_reward.synthesis.vocabulary import vocabulary_pieces
+
+__all__ = [
+    "EXIT",
+    "LENGTH_WEIGHTS",
+    "RESERVED_PAIRS",
+    "SKILLS",
+    "Skill",
+    "Split",
+    "Step",
+    "Subgoal",
+    "SynthesizedTask",
+    "UniformSource",
+    "build_demonstration",
+    "generate_task",
+    "split_of_name",
+    "split_of_number",
+    "vocabulary_pieces",
+]

@@ -1,0 +1,72 @@
+"""The one table of skills, and the ordered pairs of skills that only held-out tasks contain.
+
+The reserved pairs form a single cycle through all skills: each skill is once the first and once the
+second of a reserved pair, so each takes part in compositions that training has never seen.
+"""
+
+from itertools import pairwise
+
+from t1_reward.synthesis.skill import Skill
+from t1_reward.synthesis.skills.archives import pack_directory, run_script, unpack_archive
+from t1_reward.synthesis.skills.files import (
+    append_line,
+    copy_tree,
+    move_tree,
+    read_mode,
+    set_mode,
+    sort_numbers,
+)
+from t1_reward.synthesis.skills.links import (
+    delete_by_name,
+    delete_by_size,
+    delete_target,
+    make_symlink,
+)
+from t1_reward.synthesis.skills.records import (
+    count_lines,
+    cut_column,
+    read_key,
+    set_key,
+    top_line,
+)
+from t1_reward.synthesis.skills.repositories import add_branch, read_commit, restore_file
+
+__all__ = ["RESERVED_PAIRS", "SKILLS", "has_reserved_pair"]
+
+SKILLS: tuple[Skill, ...] = (
+    set_mode,
+    read_mode,
+    run_script,
+    pack_directory,
+    unpack_archive,
+    read_commit,
+    add_branch,
+    restore_file,
+    set_key,
+    read_key,
+    count_lines,
+    top_line,
+    cut_column,
+    make_symlink,
+    delete_target,
+    delete_by_name,
+    delete_by_size,
+    copy_tree,
+    move_tree,
+    append_line,
+    sort_numbers,
+)
+
+# coprime to the number of skills, or the pairs would fall apart into several cycles
+_STRIDE = 8
+
+RESERVED_PAIRS: tuple[tuple[Skill, Skill], ...] = tuple(
+    (skill, SKILLS[(place + _STRIDE) % len(SKILLS)]) for place, skill in enumerate(SKILLS)
+)
+
+_RESERVED_IDS = frozenset((first.id, second.id) for first, second in RESERVED_PAIRS)
+
+
+def has_reserved_pair(skills: tuple[str, ...]) -> bool:
+    """Returns whether two neighbours in the sequence of skill ids are a reserved pair."""
+    return any(pair in _RESERVED_IDS for pair in pairwise(skills))

@@ -1,0 +1,211 @@
+"""`LocalProvider`: sandboxes on this machine, isolated by Linux namespaces through bubblewrap.
+
+    every sandbox lives in the provider's arena process; the arena lives no longer than this process
+
+So whatever happens here (cancellation, an exception, SIGKILL), nothing is left behind. It starts
+only on a host that can isolate, which a sandbox made on entry proves.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from t1_sandbox.arena_client import ArenaClient
+from t1_sandbox.bubblewrap import find_bubblewrap
+from t1_sandbox.channel import Channel, channel_pair
+from t1_sandbox.errors import CreateError, IsolationUnavailable, SandboxLost, SpecError
+from t1_sandbox.frames import Header
+from t1_sandbox.local_sandbox import LocalSandbox
+from t1_sandbox.session import CONTROL_LIMIT_S, Session
+from t1_sandbox.spec import Capabilities, SandboxSpec
+
+_ENFORCES = frozenset(
+    {
+        *("network", "filesystem", "disk", "inodes", "pids"),
+        *("memory_per_process", "file_size", "output"),
+    }
+)
+_PROBE_KEY = "t1-sandbox-probe"
+
+
+@dataclass(frozen=True)
+class ProviderStatistics:
+    """Counts since the provider was entered.
+
+    Attributes:
+        created: Sandboxes that became ready.
+        failed: Creations that did not, cancelled ones included.
+        alive: Sandboxes that still hold anything, those being created or deleted included.
+        lost_helpers: Commands that ended as LOST.
+        left_open: Keys of the sandboxes that closing the provider had to end.
+    """
+
+    created: int
+    failed: int
+    alive: int
+    lost_helpers: int
+    left_open: tuple[str, ...]
+
+
+class LocalProvider:
+    """Makes sandboxes on this machine.
+
+    Use it as `async with LocalProvider() as provider`.
+    """
+
+    def __init__(self) -> None:
+        self._bubblewrap = find_bubblewrap()
+        self._arena: ArenaClient | None = None
+        self._sessions: dict[str, Session] = {}
+        self._keys: set[str] = set()
+        self._created = 0
+        self._failed = 0
+        self._ended_lost_helpers = 0
+        self._left_open: tuple[str, ...] = ()
+
+    async def __aenter__(self) -> Self:
+        """Starts the arena and proves with one sandbox that it isolates.
+
+        Raises:
+            IsolationUnavailable: This host cannot; the message says what is missing.
+        """
+        self._arena = await ArenaClient.start(self._bubblewrap)
+        try:
+            probe = await self.create(SandboxSpec(), key=_PROBE_KEY)
+            await probe.delete()
+        except (CreateError, SandboxLost) as error:
+            await self.aclose()
+            raise IsolationUnavailable(f"{self._bubblewrap.path} failed: {error}") from error
+        except BaseException:
+            await self.aclose()
+            raise
+        self._created = 0
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Closes the provider."""
+        await self.aclose()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this provider enforces."""
+        found = self._bubblewrap
+        return Capabilities("namespaces", _ENFORCES, str(found.path), found.origin)
+
+    def statistics(self) -> ProviderStatistics:
+        """Returns the counts so far."""
+        lost = sum(session.lost_helpers for session in self._sessions.values())
+        return ProviderStatistics(
+            created=self._created,
+            failed=self._failed,
+            alive=len(self._keys),
+            lost_helpers=self._ended_lost_helpers + lost,
+            left_open=self._left_open,
+        )
+
+    async def create(self, spec: SandboxSpec, *, key: str) -> LocalSandbox:
+        """Returns a sandbox that is ready for commands.
+
+        When this is cancelled, the sandbox begun is gone soon; `find` lists it until then.
+
+        Raises:
+            SpecError: A sandbox with this key exists.
+            CreateError: The host refused; nothing of the sandbox is left.
+            SandboxLost: The provider is not entered, or its arena has ended.
+        """
+        if self._arena is None:
+            raise SandboxLost("the provider is not entered: use `async with LocalProvider()`")
+        if key in self._keys:
+            raise SpecError(f"key={key!r}, expected one that no sandbox has")
+        self._keys.add(key)
+        try:
+            session = await self._begin(self._arena, spec, key)
+        except BaseException:
+            self._failed += 1
+            if key not in self._sessions:
+                self._keys.discard(key)
+            raise
+        self._created += 1
+        return LocalSandbox(key, session)
+
+    async def _begin(self, arena: ArenaClient, spec: SandboxSpec, key: str) -> Session:
+        control, control_peer = channel_pair()
+        commands, commands_peer = channel_pair()
+        try:
+            trial = await arena.start_trial(control_peer, commands_peer)
+        except BaseException:
+            control.close()
+            commands.close()
+            raise
+        finally:
+            control_peer.close()
+            commands_peer.close()
+        session = Session(spec, trial, control, commands)
+        self._sessions[key] = session
+        trial.gone.add_done_callback(lambda _: self._forget(key))
+        try:
+            await _create(control, spec, key)
+        except CreateError:
+            await session.end()
+            raise
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def _forget(self, key: str) -> None:
+        session = self._sessions.pop(key)
+        session.close()
+        self._ended_lost_helpers += session.lost_helpers
+        self._keys.discard(key)
+
+    async def find(self) -> list[str]:
+        """Returns the keys of all sandboxes of which the arena still has anything, sorted.
+
+        Raises:
+            SandboxLost: The provider is not entered, or its arena has ended.
+        """
+        if self._arena is None:
+            raise SandboxLost("the provider is not entered: use `async with LocalProvider()`")
+        numbers = set(await self._arena.trials())
+        return sorted(
+            key for key, session in self._sessions.items() if session.trial.number in numbers
+        )
+
+    async def aclose(self) -> None:
+        """Ends whatever is left, counts it in the statistics, and returns when all is gone."""
+        arena, self._arena = self._arena, None
+        if arena is None:
+            return
+        self._left_open = tuple(
+            sorted(key for key, session in self._sessions.items() if not session.closed)
+        )
+        for session in self._sessions.values():
+            session.close()
+        await arena.close()
+
+
+async def _create(control: Channel, spec: SandboxSpec, key: str) -> None:
+    header: Header = {
+        "workdir": spec.workdir,
+        "work_bytes": spec.work_bytes,
+        "work_inodes": spec.work_inodes,
+        "tmp_bytes": spec.tmp_bytes,
+        "pids": spec.pids,
+        "memory_bytes": spec.memory_bytes,
+        "file_bytes": spec.file_bytes,
+    }
+    try:
+        async with asyncio.timeout(CONTROL_LIMIT_S):
+            answer = (await control.request(header)).header
+    except (OSError, ValueError) as error:
+        text = str(error) or f"no answer in {CONTROL_LIMIT_S} s"
+        raise CreateError(f"sandbox {key!r}: {text}") from error
+    if "error" in answer:
+        raise CreateError(f"sandbox {key!r}: {answer['error']}")

@@ -1,0 +1,73 @@
+import pickle
+
+import numpy as np
+import pytest
+
+from t1_tito import FinishReason, Turn, TurnError
+
+
+def turn(**changes):
+    fields = {
+        "prompt_ids": [1, 2],
+        "completion_ids": [3, 4, 5],
+        "logprobs": [-0.1, -0.2, -0.3],
+        "version_sent": 7,
+        "version_received": 7,
+        "finish_reason": FinishReason.STOP,
+    }
+    return Turn(**(fields | changes))
+
+
+def test_lists_become_read_only_arrays_of_the_documented_dtypes():
+    built = turn()
+    assert built.prompt_ids.dtype == built.completion_ids.dtype == np.int32
+    assert built.logprobs.dtype == np.float32
+    with pytest.raises(ValueError, match="read-only"):
+        built.completion_ids[0] = 9
+
+
+def test_arrays_of_the_right_dtype_are_not_copied():
+    prompt = np.arange(4, dtype=np.int32)
+    assert np.shares_memory(turn(prompt_ids=prompt).prompt_ids, prompt)
+    assert prompt.flags.writeable
+
+
+def test_ids_and_length_join_prompt_and_completion():
+    assert turn().ids.tolist() == [1, 2, 3, 4, 5]
+    assert turn().length == 5
+
+
+@pytest.mark.parametrize("finish", [FinishReason.LENGTH, FinishReason.ABORT])
+def test_an_unfinished_turn_may_have_sampled_nothing(finish):
+    assert turn(completion_ids=[], logprobs=[], finish_reason=finish).length == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "position"),
+    [
+        ({"prompt_ids": []}, "prompt_ids", None),
+        ({"prompt_ids": [1, -1]}, "prompt_ids", 1),
+        ({"prompt_ids": [[1], [2]]}, "prompt_ids", None),
+        ({"prompt_ids": [[1], [2, 3]]}, "prompt_ids", None),
+        ({"completion_ids": [3, 4, 2**31]}, "completion_ids", 2),
+        ({"completion_ids": [3.0, 4.0, 5.0]}, "completion_ids", None),
+        ({"completion_ids": [True, False, True]}, "completion_ids", None),
+        ({"completion_ids": [], "logprobs": []}, "completion_ids", None),
+        ({"logprobs": [-0.1]}, "logprobs", None),
+        ({"logprobs": ["a", "b", "c"]}, "logprobs", None),
+        ({"logprobs": [-0.1, float("nan"), -0.3]}, "logprobs", 1),
+        ({"version_sent": -1}, "version_sent", None),
+        ({"version_received": "7"}, "version_received", None),
+        ({"finish_reason": "done"}, "finish_reason", None),
+    ],
+)
+def test_a_malformed_field_is_named_with_its_position(changes, field, position):
+    with pytest.raises(TurnError) as caught:
+        turn(**changes)
+    assert (caught.value.field, caught.value.position) == (field, position)
+    assert field in str(caught.value)
+
+
+def test_errors_survive_pickling():
+    error = TurnError("prompt_ids", 3, "expected an id")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)

@@ -1,0 +1,129 @@
+"""Resumable and weights-only checkpoints of a run, on the atomic store of t1-infra.
+
+    weights-only   actor/{config.json, model.safetensors, tokenizer.json}, critic/
+    resumable      the same, previous/ (the version that generated the pending batch), both
+                   optimizers, pending.safetensors, and in the manifest: step, version, cursor
+
+Random streams are functions of the seed and the step, so no generator state is stored. With the
+pending batch stored, a resumed run continues as if it had not been interrupted.
+"""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from t1_infra import CheckpointError, CheckpointKind, CheckpointStore
+from t1_trainer.errors import RunDirectoryError
+from t1_trainer.learner import Learner
+from t1_trainer.optimizer_files import load_optimizer, save_optimizer
+from t1_trainer.policy import PolicyFiles, Tokenizer, save_policy
+from t1_trainer.policy.storage import load_weights, save_weights
+from t1_trainer.rollout.messages import Collected, Retention
+from t1_trainer.sample_files import load_samples, save_samples
+from t1_trainer.task_order import TaskCursor
+from t1_trainer.trainer import TrainingState
+
+__all__ = ["RunCheckpoints"]
+
+
+class RunCheckpoints:
+    """Saves and restores a learner and its training state.
+
+    Args:
+        directory: the run's `checkpoints/`.
+        keep: resumable checkpoints kept.
+        tokenizer: written beside every actor, so that a checkpoint is a policy directory.
+    """
+
+    def __init__(self, directory: Path, keep: int, tokenizer: Tokenizer) -> None:
+        self._store = CheckpointStore(directory, keep=keep)
+        self._tokenizer = tokenizer
+
+    def save_weights(self, learner: Learner, step: int) -> None:
+        """Write a weights-only checkpoint, unless the step has one."""
+        if step in self._store.steps(CheckpointKind.WEIGHTS_ONLY):
+            return
+        metadata = {"version": learner.version}
+        kind = CheckpointKind.WEIGHTS_ONLY
+        with self._store.writer(step, kind=kind, metadata=metadata) as directory:
+            self._write_weights(learner, directory)
+
+    def save(self, learner: Learner, state: TrainingState) -> None:
+        """Write a resumable checkpoint of the state after `state.step`, unless there is one."""
+        if state.step in self._store.steps(CheckpointKind.RESUMABLE):
+            return
+        metadata: dict[str, Any] = {
+            "version": learner.version,
+            "cursor": asdict(state.cursor),
+            "pending": None if state.pending is None else _facts(state.pending),
+        }
+        with self._store.writer(state.step, metadata=metadata) as directory:
+            self._write_weights(learner, directory)
+            save_weights(learner.previous, directory / "previous")
+            save_optimizer(learner.actor_optimizer, directory / "actor_optimizer.safetensors")
+            save_optimizer(learner.critic_optimizer, directory / "critic_optimizer.safetensors")
+            if state.pending is not None:
+                save_samples(directory / "pending.safetensors", state.pending.samples)
+
+    def restore(self, learner: Learner) -> TrainingState:
+        """Load the newest resumable checkpoint into `learner`; the state it was saved with.
+
+        Raises:
+            RunDirectoryError: there is none yet.
+            CheckpointError: it is damaged.
+        """
+        step = self._store.latest(CheckpointKind.RESUMABLE)
+        if step is None:
+            raise RunDirectoryError(
+                "this run has no checkpoint yet: nothing was lost, start it again"
+            )
+        checkpoint = self._store.load(step)
+        path, metadata = checkpoint.path, checkpoint.metadata
+        for model, name in (
+            (learner.actor, "actor"),
+            (learner.previous, "previous"),
+            (learner.critic, "critic"),
+        ):
+            loaded = load_weights(path / name, value_head=name == "critic")
+            model.load_state_dict(loaded.state_dict())
+        load_optimizer(learner.actor_optimizer, path / "actor_optimizer.safetensors")
+        load_optimizer(learner.critic_optimizer, path / "critic_optimizer.safetensors")
+        learner.version = metadata["version"]
+        pending = metadata["pending"]
+        return TrainingState(
+            step=step,
+            cursor=TaskCursor(**metadata["cursor"]),
+            pending=None if pending is None else _collected(pending, path),
+        )
+
+    def policy_directory(self, step: int | None) -> Path:
+        """The actor of a weights-only checkpoint, as a policy directory; None is the newest.
+
+        Raises:
+            CheckpointError: there is none for this step.
+        """
+        kind = CheckpointKind.WEIGHTS_ONLY
+        chosen = self._store.latest(kind) if step is None else step
+        if chosen is None:
+            raise CheckpointError(Path("checkpoints"), "the run has no weights yet")
+        return self._store.load(chosen, kind=kind).path / "actor"
+
+    def _write_weights(self, learner: Learner, directory: Path) -> None:
+        save_policy(PolicyFiles(learner.actor, self._tokenizer), directory / "actor")
+        save_weights(learner.critic, directory / "critic")
+
+
+def _facts(pending: Collected) -> dict[str, Any]:
+    return asdict(replace(pending, samples=()))
+
+
+def _collected(facts: dict[str, Any], path: Path) -> Collected:
+    return Collected(
+        **{
+            **facts,
+            "samples": load_samples(path / "pending.safetensors"),
+            "admitted": tuple(facts["admitted"]),
+            "cancelled": tuple(facts["cancelled"]),
+            "retention": {k: Retention(**v) for k, v in facts["retention"].items()},
+        }
+    )

@@ -1,0 +1,151 @@
+"""Read configurations: preset, then TOML files left to right, tables merging and lists replacing.
+
+Every wrong key or value is one `ConfigError` line that names file, key, what was expected and, for
+an unknown key, the nearest known one. Dotted command-line overrides are the command line's part.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import tyro
+from pydantic import BaseModel, ValidationError
+
+from t1_trainer.config import Config
+from t1_trainer.errors import ConfigError
+
+__all__ = [
+    "dump_config",
+    "load_config",
+    "load_resolved",
+    "read_preset",
+    "validate_config",
+    "with_overrides",
+]
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """The table of a preset shipped with the package.
+
+    Raises:
+        ConfigError: no such preset.
+    """
+    folder = resources.files("t1_trainer") / "presets"
+    known = sorted(
+        p.name.removesuffix(".toml") for p in folder.iterdir() if p.name.endswith("toml")
+    )
+    if name not in known:
+        raise ConfigError(f"preset {name!r} is unknown{_nearest(name, known)}; known: {known}")
+    return tomllib.loads((folder / f"{name}.toml").read_text())
+
+
+def load_config(files: Sequence[Path], preset: str = "mini") -> Config:
+    """Preset, then files.
+
+    Raises:
+        ConfigError: a file cannot be read or holds a wrong key or value.
+    """
+    merged = read_preset(preset)
+    for file in files:
+        table = _read(file)
+        # each file is checked on its own as well, so that the message can name it
+        validate_config(merge(merged, table), str(file))
+        merged = merge(merged, table)
+    return validate_config(merged, f"preset {preset}")
+
+
+def load_resolved(file: Path) -> Config:
+    """A complete configuration as `dump_config` wrote it; no preset below it.
+
+    Raises:
+        ConfigError: it cannot be read or holds a wrong key or value.
+    """
+    return validate_config(_read(file), str(file))
+
+
+def validate_config(table: Mapping[str, Any], source: str) -> Config:
+    """Build the model from a table.
+
+    Raises:
+        ConfigError: one line per wrong key or value, prefixed with `source`.
+    """
+    try:
+        return Config.model_validate(dict(table))
+    except ValidationError as error:
+        lines = [
+            _explain(source, detail["loc"], detail["type"], detail["msg"], detail.get("input"))
+            for detail in error.errors()
+        ]
+        raise ConfigError("\n".join(lines)) from error
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`over` onto `base`: tables merge key by key, everything else is replaced."""
+    merged = dict(base)
+    for key, value in over.items():
+        inside = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(inside, Mapping):
+            merged[key] = merge(inside, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def dump_config(config: Config) -> dict[str, Any]:
+    """The resolved configuration as a TOML table: unset optional values are left out."""
+    return config.model_dump(mode="json", exclude_none=True)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text())
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: is not TOML: {error}") from error
+
+
+def _explain(source: str, loc: tuple[int | str, ...], kind: str, message: str, given: Any) -> str:
+    dotted = ".".join(str(part) for part in loc)
+    if kind == "extra_forbidden":
+        return f"{source}: unknown key {dotted!r}{_nearest(str(loc[-1]), _keys_at(loc[:-1]))}"
+    if not dotted:
+        return f"{source}: {message.removeprefix('Value error, ')}"
+    return f"{source}: {dotted} = {given!r}: {message}"
+
+
+def _keys_at(loc: tuple[int | str, ...]) -> list[str]:
+    model: type[BaseModel] = Config
+    for part in loc:
+        field = model.model_fields[str(part)].annotation
+        if not (isinstance(field, type) and issubclass(field, BaseModel)):
+            return []
+        model = field
+    return list(model.model_fields)
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; known keys: {', '.join(known)}"
+
+
+def with_overrides(config: Config, arguments: Sequence[str]) -> Config:
+    """Dotted command-line flags over a configuration; prints its own help and usage errors.
+
+    Raises:
+        ConfigError: the resulting values contradict each other.
+        SystemExit: `--help`, or an unknown or malformed flag (exit code 2).
+    """
+    if not arguments:
+        return config
+    try:
+        return tyro.cli(Config, default=config, args=arguments, prog="t1 train")
+    except ValidationError as error:
+        lines = [
+            _explain("command line", d["loc"], d["type"], d["msg"], d.get("input"))
+            for d in error.errors()
+        ]
+        raise ConfigError("\n".join(lines)) from error

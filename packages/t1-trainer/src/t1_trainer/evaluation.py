@@ -1,0 +1,108 @@
+"""Held-out evaluation: sampled attempts and a greedy one per task, and what changed.
+
+Differences pair the same tasks before and after; their intervals treat the task as the unit.
+Attempts that infrastructure failed are left out of the rates and counted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from t1_eval import Interval, mean_with_interval, paired_difference
+from t1_trainer.config import EvaluationConfig
+from t1_trainer.rollout.client import RolloutClient
+from t1_trainer.rollout.messages import Attempt, Evaluate
+
+__all__ = ["Evaluation", "compare", "evaluate"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All attempts of one evaluation, by decoding ("sampled", "greedy")."""
+
+    attempts: Mapping[str, Sequence[Attempt]]
+
+    def scores(self, decoding: str, field: str) -> dict[str, list[float]]:
+        """Per task id, the valid attempts' values of `resolved`, `reward` or `turns`."""
+        scores: dict[str, list[float]] = {}
+        for attempt in self.attempts[decoding]:
+            if attempt.reward is not None:
+                scores.setdefault(attempt.task_id, []).append(float(getattr(attempt, field)))
+        return scores
+
+    def invalid(self, decoding: str) -> int:
+        """Attempts without a reward."""
+        return sum(attempt.reward is None for attempt in self.attempts[decoding])
+
+    def summary(self) -> dict[str, Any]:
+        """Rates with intervals, by decoding."""
+        return {
+            decoding: {
+                "resolved": asdict(mean_with_interval(self.scores(decoding, "resolved"))),
+                "reward": asdict(mean_with_interval(self.scores(decoding, "reward"))),
+                "turns_mean": float(np.mean([a.turns for a in self.attempts[decoding]])),
+                "resolved_by_length": self._by_length(decoding),
+                "attempts": len(self.attempts[decoding]),
+                "invalid": self.invalid(decoding),
+            }
+            for decoding in self.attempts
+        }
+
+    def _by_length(self, decoding: str) -> dict[str, float]:
+        lengths = sorted({a.length for a in self.attempts[decoding]})
+        return {
+            str(length): float(
+                np.mean([a.resolved for a in self.attempts[decoding] if a.length == length])
+            )
+            for length in lengths
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Summary and every attempt."""
+        attempts = {name: [asdict(a) for a in group] for name, group in self.attempts.items()}
+        return {"schema_version": 1, "summary": self.summary(), "attempts": attempts}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> "Evaluation":
+        """Inverse of `to_json`."""
+        return cls(
+            {
+                name: [Attempt(**{**a, "families": tuple(a["families"])}) for a in group]
+                for name, group in content["attempts"].items()
+            }
+        )
+
+
+def evaluate(
+    rollout: RolloutClient, task_ids: Sequence[str], config: EvaluationConfig, name: str
+) -> Evaluation:
+    """Evaluate the served weights."""
+    wanted = {"sampled": (config.attempts, config.temperature), "greedy": (int(config.greedy), 0.0)}
+    return Evaluation(
+        {
+            decoding: rollout.call(
+                Evaluate(f"eval-{name}-{decoding}", tuple(task_ids), attempts, temperature)
+            )
+            for decoding, (attempts, temperature) in wanted.items()
+            if attempts
+        }
+    )
+
+
+def compare(before: Evaluation, after: Evaluation) -> dict[str, dict[str, Interval]]:
+    """Paired differences of resolved rate, reward and turns, by decoding, over tasks valid in both."""
+    return {
+        decoding: {
+            field: _difference(before.scores(decoding, field), after.scores(decoding, field))
+            for field in ("resolved", "reward", "turns")
+        }
+        for decoding in before.attempts
+        if decoding in after.attempts
+    }
+
+
+def _difference(before: dict[str, list[float]], after: dict[str, list[float]]) -> Interval:
+    both = before.keys() & after.keys()
+    return paired_difference({t: before[t] for t in both}, {t: after[t] for t in both})

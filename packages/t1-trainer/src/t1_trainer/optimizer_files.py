@@ -1,0 +1,29 @@
+"""Optimizer state as safetensors: one tensor per parameter and slot, no pickle.
+
+Keys are `<parameter index>.<slot>`, for example `3.exp_avg`. Hyper-parameters are not stored: they
+come from the run's configuration, so that a resumed run cannot carry a stale rate.
+"""
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+__all__ = ["load_optimizer", "save_optimizer"]
+
+
+def save_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:
+    """Write the slots of every parameter that has any."""
+    state = optimizer.state_dict()["state"]
+    tensors = {f"{i}.{slot}": value for i, slots in state.items() for slot, value in slots.items()}
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, str(path))
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, path: Path) -> None:
+    """Restore the slots; hyper-parameters stay the optimizer's own."""
+    slots: dict[int, dict[str, torch.Tensor]] = {}
+    for name, tensor in load_file(str(path)).items():
+        index, slot = name.split(".")
+        slots.setdefault(int(index), {})[slot] = tensor
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": slots, "param_groups": groups})

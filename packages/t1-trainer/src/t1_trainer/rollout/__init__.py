@@ -1,0 +1,1 @@
+"""Rollouts: the local engine, the process that runs trials, and its client."""

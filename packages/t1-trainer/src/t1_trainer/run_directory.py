@@ -1,0 +1,177 @@
+"""One run's directory: everything a person or a tool needs afterwards.
+
+    config.toml      resolved configuration          metrics.jsonl    one line per step
+    tasks.jsonl      fate of every launched task     journal.jsonl    sandbox lease journal
+    evaluations/     held-out results                trials/          Harbor-readable trials
+    samples/         stitched training samples       checkpoints/     weights-only and resumable
+    events/          TensorBoard                     logs/            attempt_N.log of each process
+    summary.json     what was gained                 .lock            held by the process that writes
+
+Whole files appear atomically; the JSON lines files are appended and flushed per step. A process
+holds the lock while it writes, so that two cannot work on one run.
+"""
+
+import fcntl
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+from tensorboardX import SummaryWriter
+
+from t1_trainer.config import Config
+from t1_trainer.config_files import dump_config, load_resolved
+from t1_trainer.errors import RunDirectoryError, StorageError
+
+__all__ = ["RunDirectory", "write_atomically"]
+
+_SCHEMA_VERSION = 1
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file so that readers see the old or the new content, never a part.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text)
+        temporary.replace(path)
+    except OSError as error:
+        raise StorageError(error.errno, error.strerror, str(path)) from error
+
+
+class RunDirectory:
+    """Paths and append-only records of one run.
+
+    Args:
+        path: the directory; created by `create`, found by `open`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: int | None = None
+        self._events: SummaryWriter | None = None
+
+    @classmethod
+    def create(cls, path: Path, config: Config) -> "RunDirectory":
+        """Make a new run and lock it.
+
+        Raises:
+            RunDirectoryError: the directory exists and is not empty.
+            StorageError: it cannot be made.
+        """
+        if path.exists() and any(path.iterdir()):
+            raise RunDirectoryError(
+                f"{path} already exists: continue it with `t1 resume {path}` or choose another "
+                "directory with --output-dir"
+            )
+        try:
+            for name in ("evaluations", "trials", "samples", "checkpoints", "events", "logs"):
+                (path / name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(error.errno, error.strerror, str(path)) from error
+        run = cls(path)
+        run._acquire()
+        write_atomically(path / "config.toml", tomli_w.dumps(dump_config(config)))
+        return run
+
+    @classmethod
+    def open(cls, path: Path, *, lock: bool = True) -> "RunDirectory":
+        """Find an existing run.
+
+        Raises:
+            RunDirectoryError: it is not a run directory, or another process is writing it.
+        """
+        if not (path / "config.toml").is_file():
+            raise RunDirectoryError(f"{path} is not a run directory: it has no config.toml")
+        run = cls(path)
+        if lock:
+            run._acquire()
+        return run
+
+    @property
+    def config(self) -> Config:
+        """The resolved configuration the run was started with."""
+        return load_resolved(self.path / "config.toml")
+
+    def close(self) -> None:
+        """Flush events and release the lock."""
+        if self._events is not None:
+            self._events.close()
+            self._events = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def next_log(self, name: str) -> Path:
+        """Path of a fresh log file, `logs/<name>_N.log`."""
+        taken = len(list((self.path / "logs").glob(f"{name}_*.log")))
+        return self.path / "logs" / f"{name}_{taken + 1}.log"
+
+    def record_step(self, metrics: Mapping[str, Any], tasks: Mapping[str, Any]) -> None:
+        """Append a step's line to `metrics.jsonl` and `tasks.jsonl`, and to the event file.
+
+        Raises:
+            StorageError: the disk is full or the directory is gone.
+        """
+        self._append("metrics.jsonl", metrics)
+        self._append("tasks.jsonl", {"step": metrics["step"], **tasks})
+        events = self._event_writer()
+        for name, value in metrics.items():
+            if isinstance(value, int | float) and math.isfinite(value):
+                events.add_scalar(name, value, metrics["step"])
+        events.flush()
+
+    def rewind(self, step: int) -> None:
+        """Drop the records of steps after `step`: they will be run again."""
+        for name in ("metrics.jsonl", "tasks.jsonl"):
+            kept = [line for line in self.lines(name) if line["step"] <= step]
+            text = "".join(json.dumps(line) + "\n" for line in kept)
+            write_atomically(self.path / name, text)
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """Records of a JSON lines file; a torn last line (the process was killed) is left out."""
+        path = self.path / name
+        if not path.exists():
+            return []
+        lines = path.read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def _append(self, name: str, record: Mapping[str, Any]) -> None:
+        line = json.dumps({"schema_version": _SCHEMA_VERSION, **_without_nan(record)})
+        try:
+            with (self.path / name).open("a") as file:
+                file.write(line + "\n")
+                file.flush()
+        except OSError as error:
+            raise StorageError(error.errno, error.strerror, str(self.path / name)) from error
+
+    def _event_writer(self) -> SummaryWriter:
+        if self._events is None:
+            self._events = SummaryWriter(str(self.path / "events"))
+        return self._events
+
+    def _acquire(self) -> None:
+        descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise RunDirectoryError(
+                f"{self.path} is being written by another process; wait for it or stop it"
+            ) from error
+        self._lock = descriptor
+
+
+def _without_nan(record: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN: such values become null."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in record.items()
+    }

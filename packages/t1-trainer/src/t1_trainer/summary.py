@@ -1,0 +1,52 @@
+"""The closing words of a run, from its summary."""
+
+from pathlib import Path
+from typing import Any
+
+__all__ = ["summary_text"]
+
+
+def summary_text(summary: dict[str, Any], run: Path) -> str:
+    """A few lines a person reads first."""
+    lines = [f"{summary['steps']} steps in {summary['seconds'] / 60:.1f} min"]
+    for decoding, change in summary["heldout_change"].items():
+        before = summary["heldout_before"][decoding]
+        after = summary["heldout_after"][decoding]
+        lines.append(
+            f"held-out resolved, {decoding:<7} {before['resolved']['mean']:.1%} -> "
+            f"{after['resolved']['mean']:.1%}  change {_interval(change['resolved'], 100)} points"
+        )
+        lines.append(
+            f"held-out reward,   {decoding:<7} {before['reward']['mean']:.3f} -> "
+            f"{after['reward']['mean']:.3f}  change {_interval(change['reward'], 1, 3)}"
+        )
+    lines += [
+        f"training reward {summary['training_reward_first']:.3f} -> "
+        f"{summary['training_reward_last']:.3f}; explained variance "
+        f"{summary['explained_variance_first']:+.2f} -> {summary['explained_variance_last']:+.2f}",
+        f"turns per held-out trial {_turns(summary)}",
+        f"|log p| gap with replay {_number(summary['gap_logprob_replay'])}, "
+        f"without {_number(summary['gap_logprob_free'])}",
+        f"{summary['cancelled_trials']} trials cancelled by oversampling, "
+        f"{summary['invalid_trials']} invalid",
+        f"everything is in {run}; evaluate again with: t1 eval {run}",
+    ]
+    return "\n".join(lines)
+
+
+def _interval(value: dict[str, float], scale: float, digits: int = 1) -> str:
+    mean, low, high = (value[k] * scale for k in ("mean", "low", "high"))
+    return f"{mean:+.{digits}f} (95 % interval {low:+.{digits}f} to {high:+.{digits}f})"
+
+
+def _number(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.4f}"
+
+
+def _turns(summary: dict[str, Any]) -> str:
+    parts = [
+        f"{decoding} {summary['heldout_before'][decoding]['turns_mean']:.1f} -> "
+        f"{summary['heldout_after'][decoding]['turns_mean']:.1f}"
+        for decoding in summary["heldout_change"]
+    ]
+    return ", ".join(parts)
