@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t1_reward.archive import Node, pack, pack_directory
+from t1_reward.archive import Node, pack
 
 names = st.text("abcxyz", min_size=1, max_size=5)
 # a path whose parts alternate in case can never be another one's parent
@@ -52,15 +52,3 @@ def test_a_path_given_twice_or_too_long_is_refused():
         pack([Node("a"), Node("a", b"other")])
     with pytest.raises(ValueError, match="at most 100 bytes"):
         pack([Node("a" * 101)])
-
-
-def test_a_directory_is_packed_without_the_umask(tmp_path):
-    for mask, name in ((0o600, "one"), (0o664, "two")):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "run.sh").write_bytes(b"true")
-        (folder / "run.sh").chmod(mask | 0o100)
-        (folder / "data").write_bytes(b"1")
-        (folder / "data").chmod(mask)
-        (folder / "link").symlink_to("data")
-    assert pack_directory(tmp_path / "one") == pack_directory(tmp_path / "two")

@@ -1,6 +1,8 @@
 import re
 from pathlib import Path
 
+import t1_reward
+
 README = Path(__file__).parent.parent / "README.md"
 
 
@@ -14,8 +16,6 @@ def test_the_python_blocks_of_the_readme_run(tmp_path, monkeypatch):
 
 
 def test_the_readme_names_everything_public():
-    import t1_reward
-
     text = README.read_text(encoding="utf-8")
     missing = [
         name for name in t1_reward.__all__ if f"`{name}" not in text and f"{name}(" not in text

@@ -1,3 +1,4 @@
+import datetime as dt
 import tomllib
 
 import pytest
@@ -83,9 +84,7 @@ def test_unknown_keys_and_files_are_kept(directory, tmp_path):
 def test_a_date_in_task_toml_survives():
     text = "[metadata]\nwritten = 2024-05-01\n"
     manifest = parse_manifest(text, "task.toml")
-    assert tomllib.loads(render_manifest(manifest))["metadata"]["written"] == datetime.date(
-        2024, 5, 1
-    )
+    assert tomllib.loads(render_manifest(manifest))["metadata"]["written"] == dt.date(2024, 5, 1)
 
 
 @pytest.mark.parametrize("name", ["task.toml", "instruction.md", "tests/test.sh"])
@@ -129,6 +128,12 @@ def test_a_wrong_field_is_named(directory, old, new, message):
     assert old in text
     manifest.write_text(text.replace(old, new))
     with pytest.raises(TaskFormatError, match=rf"sample/task\.toml: {message}"):
+        Task.load(directory)
+
+
+def test_a_symbolic_link_in_a_task_is_refused(directory):
+    (directory / "tests" / "data").symlink_to("/etc/passwd")
+    with pytest.raises(TaskFormatError, match="tests/data: expected a file or a directory"):
         Task.load(directory)
 
 

@@ -65,9 +65,8 @@ def test_a_verifier_that_says_nothing_is_invalid(new_sandbox):
 )
 def test_an_outcome_stated_the_plain_way_is_the_fallback(new_sandbox, stated, reward):
     sandbox = new_sandbox()
-    (sandbox.logs / "verifier").mkdir(parents=True)
-    (sandbox.logs / "verifier" / "reward.txt").write_text(stated)
-    verdict = run(task_with("exit 0"), sandbox)
+    test = f"printf '%s' '{stated}' > {sandbox.logs}/verifier/reward.txt"
+    verdict = run(task_with(test), sandbox)
     assert verdict.cause is Cause.REPORT_MISSING
     assert reward_of(verdict) == reward
 

@@ -56,16 +56,52 @@ def tar():
 
 
 @pytest.fixture(scope="session")
-def survivors():
-    """Counts this machine's processes whose command line has a marker."""
+def processes():
+    """Finds this machine's processes whose command line has a marker."""
 
-    def count(marker):
-        found = 0
+    def find(marker):
+        found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
-                found += marker.encode() in path.read_bytes()
+                if marker.encode() in path.read_bytes():
+                    found.append(int(path.parent.name))
             except (FileNotFoundError, ProcessLookupError):
                 continue
         return found
 
-    return count
+    return find
+
+
+@pytest.fixture(scope="session")
+def descendants():
+    """Finds the living processes below a process, without itself."""
+
+    def find(ancestor):
+        children = {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = path.read_text().rpartition(")")[2].split()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if fields[0] not in "ZX":
+                children.setdefault(int(fields[1]), []).append(int(path.parent.name))
+        found, pending = set(), [ancestor]
+        while pending:
+            below = children.get(pending.pop(), [])
+            found.update(below)
+            pending += below
+        return found
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def wait_until():
+    """Polls a condition for at most ten seconds."""
+
+    async def poll(condition):
+        async with asyncio.timeout(10):
+            while not condition():  # noqa: ASYNC110, other processes set no event
+                await asyncio.sleep(0.005)
+
+    return poll

@@ -6,7 +6,7 @@ commands (the oracle runs a reference solution, the no-op agent runs nothing).
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -189,7 +189,7 @@ class ScriptedAgent:
     commands: Callable[[Task], Sequence[str]]
 
     @asynccontextmanager
-    async def session(self, key: str) -> AsyncIterator[None]:
+    async def session(self, key: str) -> AsyncGenerator[None]:
         """Nothing to announce."""
         yield
 

@@ -5,7 +5,7 @@ requested and closes before verification, so that an engine knows which trials m
 tokens. A failure of the infrastructure raises `TrialFailed`; it is never a reward of 0.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -140,7 +140,7 @@ class TrialRunner:
 
 
 @contextmanager
-def _phase(key: str, name: str) -> Iterator[None]:
+def _phase(key: str, name: str) -> Generator[None]:
     """Name the phase in which infrastructure failed."""
     try:
         yield

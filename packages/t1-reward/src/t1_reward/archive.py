@@ -8,11 +8,10 @@ and no absolute or climbing paths.
 This module knows nothing of tasks.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
-__all__ = ["Node", "pack", "pack_directory"]
+__all__ = ["Node", "pack"]
 
 # any constant does; this one is late enough for every tool and lies in the past
 _TIME = 1_700_000_000
@@ -93,18 +92,3 @@ def pack(nodes: Iterable[Node]) -> bytes:
         out += _header(path, _FILE, node.mode, len(node.data))
         out += node.data + bytes(-len(node.data) % _BLOCK)
     return bytes(out) + bytes(2 * _BLOCK)
-
-
-def pack_directory(directory: Path) -> bytes:
-    """Returns the tree below a directory as a tar archive; only the execute bit of modes is kept."""
-    return pack(_nodes_below(directory))
-
-
-def _nodes_below(directory: Path) -> Iterator[Node]:
-    for path in sorted(directory.rglob("*")):
-        name = path.relative_to(directory).as_posix()
-        if path.is_symlink():
-            yield Node(name, link=str(path.readlink()))
-        elif path.is_file():
-            # the umask of whoever checked the tree out must not change the archive
-            yield Node(name, path.read_bytes(), 0o755 if path.stat().st_mode & 0o100 else 0o644)

@@ -11,7 +11,7 @@ have no `environment_archive()`. The task knows nothing of sandboxes, agents or 
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -61,11 +61,7 @@ class Task:
         path = Path(path)
         if not path.is_dir():
             raise TaskFormatError(f"{path}: expected a task directory")
-        files = {
-            file.relative_to(path).as_posix(): file.read_bytes()
-            for file in sorted(path.rglob("*"))
-            if file.is_file() and not file.is_symlink()
-        }
+        files = dict(_read_tree(path))
         for name, advice in _REQUIRED.items():
             if name not in files:
                 raise TaskFormatError(f"{path / name}: missing; {advice}")
@@ -215,6 +211,16 @@ class Task:
             return self.files[name].decode()
         except UnicodeDecodeError as error:
             raise TaskFormatError(f"{self.id}/{name}: expected UTF-8 text: {error}") from error
+
+
+def _read_tree(directory: Path) -> Iterator[tuple[str, bytes]]:
+    for file in sorted(directory.rglob("*")):
+        if file.is_symlink():
+            raise TaskFormatError(
+                f"{file}: expected a file or a directory; replace the symbolic link"
+            )
+        if file.is_file():
+            yield file.relative_to(directory).as_posix(), file.read_bytes()
 
 
 def _dockerfile(workdir: str) -> str:

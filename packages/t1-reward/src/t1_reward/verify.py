@@ -19,7 +19,8 @@ from t1_reward.task import Task
 
 __all__ = ["CommandResult", "SealedVerifierSandbox", "VerifierSandbox", "verify"]
 
-_RUN_TESTS = "bash /tests/test.sh"
+# a plain task states its outcome in this directory and expects to find it
+_RUN_TESTS = "mkdir -p /logs/verifier; exec bash /tests/test.sh 2>&1"
 _STATED_REWARD = "head -c 64 /logs/verifier/reward.txt"
 _STATED_REWARD_TIMEOUT_S = 5.0
 

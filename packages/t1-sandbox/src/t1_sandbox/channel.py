@@ -6,6 +6,7 @@ One request, one reply. A channel that was interrupted between them is useless: 
 import asyncio
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 
 from t1_sandbox.frames import PREFIX, Frame, Header, check_lengths, decode_header, encode
 
@@ -17,6 +18,8 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
+        self._busy = False
+        self._closed = False
 
     async def request(
         self,
@@ -35,9 +38,22 @@ class Channel:
             max_reply_bytes: Bound on the reply's payload.
 
         Raises:
-            ConnectionError: The other side has closed.
+            ConnectionError: Either side has closed.
             ValueError: The reply is malformed or too large.
         """
+        if self._closed:
+            raise ConnectionResetError("the connection was closed here")
+        self._busy = True
+        try:
+            return await self._exchange(header, payload, descriptors, max_reply_bytes)
+        finally:
+            self._busy = False
+            if self._closed:
+                self._socket.close()
+
+    async def _exchange(
+        self, header: Header, payload: bytes, descriptors: Sequence[int], max_reply_bytes: int
+    ) -> Frame:
         loop = asyncio.get_running_loop()
         start = encode(header, len(payload))
         if descriptors:
@@ -65,8 +81,14 @@ class Channel:
         return b"".join(parts)
 
     def close(self) -> None:
-        """Closes the connection."""
-        self._socket.close()
+        """Closes the connection; a request that waits for its reply ends with an error."""
+        self._closed = True
+        if self._busy:
+            # closing it under a waiting reader would leave the reader waiting for ever
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+        else:
+            self._socket.close()
 
 
 def channel_pair() -> tuple[Channel, socket.socket]:

@@ -118,12 +118,11 @@ def _facts(pending: Collected) -> dict[str, Any]:
 
 
 def _collected(facts: dict[str, Any], path: Path) -> Collected:
-    return Collected(
-        **{
-            **facts,
-            "samples": load_samples(path / "pending.safetensors"),
-            "admitted": tuple(facts["admitted"]),
-            "cancelled": tuple(facts["cancelled"]),
-            "retention": {k: Retention(**v) for k, v in facts["retention"].items()},
-        }
-    )
+    fields: dict[str, Any] = {
+        **facts,
+        "samples": load_samples(path / "pending.safetensors"),
+        "admitted": tuple(facts["admitted"]),
+        "cancelled": tuple(facts["cancelled"]),
+        "retention": {name: Retention(**kept) for name, kept in facts["retention"].items()},
+    }
+    return Collected(**fields)

@@ -5,7 +5,7 @@
 Results go to stdout, progress and errors to stderr. torch is imported by the verbs that need it.
 """
 
-import datetime
+import datetime as dt
 import json
 import sys
 from pathlib import Path
@@ -66,7 +66,7 @@ def train(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Train a terminal agent and show what it gained. Example: t1 train --steps 20 --seed 1
+    """Train a terminal agent and show what it gained. Example: t1 train --steps 20 --seed 1.
 
     Without arguments the embedded default runs: two CPU cores, no network, real sandboxes. Every
     setting can be given as a dotted flag, for example --optimizer.actor-lr 2e-4; see
@@ -82,7 +82,7 @@ def train(
     if dry_run:
         _print(commands.dry_run(resolved), as_json=as_json)
         return
-    path = output_dir or Path("runs") / datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    path = output_dir or Path("runs") / dt.datetime.now().strftime("%Y%m%d-%H%M%S")
     summary = commands.train(resolved, path, from_scratch=from_scratch, quiet=quiet)
     _print_summary(summary, path, as_json=as_json)
 
@@ -93,7 +93,7 @@ def resume(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Continue an interrupted run from its newest checkpoint. Example: t1 resume runs/first"""
+    """Continue an interrupted run from its newest checkpoint. Example: t1 resume runs/first."""
     from t1_trainer import commands
 
     _print_summary(commands.resume(run, quiet=quiet), run, as_json=as_json)
@@ -117,7 +117,7 @@ def evaluate(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Run the held-out tasks and print the resolved rate. Example: t1 eval runs/first -k 3"""
+    """Run the held-out tasks and print the resolved rate. Example: t1 eval runs/first -k 3."""
     from t1_trainer import commands
 
     result = commands.evaluate(
@@ -134,7 +134,7 @@ def warm_start(
     seed: Annotated[int, typer.Option(help="Seed of weights, demonstrations and order.")] = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Rebuild the shipped warm start and critic. Example: t1 warm-start /tmp/mini --seed 0"""
+    """Rebuild the shipped warm start and critic. Example: t1 warm-start mini --seed 0."""
     from t1_trainer import commands
 
     _print(commands.warm_start(output_dir, seed, quiet=quiet), as_json=True)

@@ -108,7 +108,9 @@ def _read(file: Path) -> dict[str, Any]:
         raise ConfigError(f"{file}: is not TOML: {error}") from error
 
 
-def _explain(source: str, loc: tuple[int | str, ...], kind: str, message: str, given: Any) -> str:
+def _explain(
+    source: str, loc: tuple[int | str, ...], kind: str, message: str, given: object
+) -> str:
     dotted = ".".join(str(part) for part in loc)
     if kind == "extra_forbidden":
         return f"{source}: unknown key {dotted!r}{_nearest(str(loc[-1]), _keys_at(loc[:-1]))}"

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from t1_eval import Interval, mean_with_interval, paired_difference
 from t1_trainer.config import EvaluationConfig
@@ -16,6 +17,8 @@ from t1_trainer.rollout.client import RolloutClient
 from t1_trainer.rollout.messages import Attempt, Evaluate
 
 __all__ = ["Evaluation", "compare", "evaluate"]
+
+_ATTEMPTS = TypeAdapter(dict[str, list[Attempt]])
 
 
 @dataclass(frozen=True)
@@ -67,12 +70,7 @@ class Evaluation:
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Evaluation":
         """Inverse of `to_json`."""
-        return cls(
-            {
-                name: [Attempt(**{**a, "families": tuple(a["families"])}) for a in group]
-                for name, group in content["attempts"].items()
-            }
-        )
+        return cls(_ATTEMPTS.validate_python(content["attempts"]))
 
 
 def evaluate(

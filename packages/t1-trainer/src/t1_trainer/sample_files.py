@@ -60,13 +60,14 @@ def load_samples(path: Path) -> tuple[Sample, ...]:
             if name != "routed_experts"
         }
         rows = np.split(file.get_tensor("routed_experts"), np.cumsum(lengths - 1)[:-1])
-    return tuple(
-        Sample(
-            **{**fact, "families": tuple(fact["families"])},
-            tokens=parts["tokens"][i],
-            loss_mask=parts["loss_mask"][i].astype(bool),
-            logprobs=parts["logprobs"][i],
-            routed_experts=rows[i],
-        )
-        for i, fact in enumerate(facts)
-    )
+    samples: list[Sample] = []
+    for i, fact in enumerate(facts):
+        fields: dict[str, Any] = {
+            **fact,
+            "families": tuple(fact["families"]),
+            **{name: part[i] for name, part in parts.items()},
+            "loss_mask": parts["loss_mask"][i].astype(bool),
+            "routed_experts": rows[i],
+        }
+        samples.append(Sample(**fields))
+    return tuple(samples)

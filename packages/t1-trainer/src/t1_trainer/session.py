@@ -6,7 +6,7 @@ rollout process and every sandbox end with it; what is on disk stays resumable.
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import resources
@@ -72,7 +72,7 @@ def heldout_tasks(pool: Pool, config: Config) -> tuple[str, ...]:
 @contextmanager
 def open_rollout(
     config: Config, policy: PolicyFiles, pool: Path, run: RunDirectory
-) -> Iterator[RolloutClient]:
+) -> Generator[RolloutClient]:
     """Start the rollout process; it is gone when the block is left, however.
 
     Raises:

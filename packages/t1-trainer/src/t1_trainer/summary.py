@@ -21,14 +21,20 @@ def summary_text(summary: dict[str, Any], run: Path) -> str:
             f"{after['reward']['mean']:.3f}  change {_interval(change['reward'], 1, 3)}"
         )
     lines += [
-        f"training reward {summary['training_reward_first']:.3f} -> "
-        f"{summary['training_reward_last']:.3f}; explained variance "
-        f"{summary['explained_variance_first']:+.2f} -> {summary['explained_variance_last']:+.2f}",
+        (
+            f"training reward {summary['training_reward_first']:.3f} -> "
+            f"{summary['training_reward_last']:.3f}; explained variance "
+            f"{summary['explained_variance_first']:+.2f} -> {summary['explained_variance_last']:+.2f}"
+        ),
         f"turns per held-out trial {_turns(summary)}",
-        f"|log p| gap with replay {_number(summary['gap_logprob_replay'])}, "
-        f"without {_number(summary['gap_logprob_free'])}",
-        f"{summary['cancelled_trials']} trials cancelled by oversampling, "
-        f"{summary['invalid_trials']} invalid",
+        (
+            f"|log p| gap with replay {_number(summary['gap_logprob_replay'])}, "
+            f"without {_number(summary['gap_logprob_free'])}"
+        ),
+        (
+            f"{summary['cancelled_trials']} trials cancelled by oversampling, "
+            f"{summary['invalid_trials']} invalid"
+        ),
         f"everything is in {run}; evaluate again with: t1 eval {run}",
     ]
     return "\n".join(lines)

@@ -77,11 +77,6 @@ class Draw:
         self._split = split
         self._taken: list[str] = list(_LANGUAGE)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names given out so far."""
-        return tuple(self._taken[len(_LANGUAGE) :])
-
     def name(self) -> str:
         """Returns a new name of the split."""
         while True:

@@ -13,7 +13,7 @@ consumed yet. Cache rows of decoding sessions are a prefix of the slots, so atte
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Self, cast
@@ -126,7 +126,7 @@ class LocalEngine:
         self.version = version
 
     @asynccontextmanager
-    async def session(self, key: str) -> AsyncIterator[None]:
+    async def session(self, key: str) -> AsyncGenerator[None]:
         """Reserve a cache row for a trial.
 
         Raises:

@@ -8,13 +8,12 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Self
-
 
 from t1_eval import (
     Agent,
@@ -295,7 +294,7 @@ class RolloutRuntime:
         }
 
     @contextlib.asynccontextmanager
-    async def _reporting(self, phase: str, total: int):
+    async def _reporting(self, phase: str, total: int) -> AsyncGenerator[None]:
         """Report progress periodically while the block runs."""
         self._finished = 0
 
