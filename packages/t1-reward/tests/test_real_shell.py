@@ -3,23 +3,29 @@
 import os
 import shutil
 import zlib
-from functools import cache
 
 import pytest
 
-from t1_reward import Cause, generate_task, read_report
+from t1_reward import (
+    Cause,
+    Stream,
+    SynthesizedTask,
+    build_demonstration,
+    generate_task,
+    read_report,
+)
 from t1_reward.synthesis import SKILLS, Split, Step
+from t1_reward.synthesis.draw import Draw
 
 LOCALES = ("C", "C.UTF-8")
 SAMPLE = [(split, seed) for split in Split for seed in range(30)]
 
 
-@cache
 def single(skill_id, split=Split.TRAIN):
-    """Returns a one-subgoal task of a skill."""
-    return next(
-        task for seed in range(10_000) if (task := generate_task(seed, split)).skills == (skill_id,)
-    )
+    """Returns a task of one subgoal."""
+    (skill,) = (skill for skill in SKILLS if skill.id == skill_id)
+    subgoal = skill.draw(Draw(Stream("single", skill_id), split))
+    return SynthesizedTask(f"single-{skill_id}", 0, split, (subgoal,))
 
 
 def outcomes(shell, task):
@@ -88,6 +94,14 @@ def test_a_flaw_in_one_subgoal_leaves_the_others_alone(new_shell, seed):
     passed = outcomes(shell, task)
     assert all(got for got, other in zip(passed, expected, strict=True) if other)
     assert not all(passed)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_whole_demonstrations_print_what_is_predicted(new_shell, seed):
+    task = generate_task(seed, "train")
+    steps = build_demonstration(task, Stream("demo", seed), 0.6, 0.5, 0.1)[:-1]
+    _, real = perform(new_shell, task, steps)
+    assert_predicted(steps, real)
 
 
 def test_a_wrong_prediction_is_noticed(new_shell):

@@ -1,5 +1,9 @@
 """What the seal guarantees: the agent is gone, its work is frozen, the tests are whole."""
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from t1_sandbox import SandboxSealed, SandboxSpec, SealError, SpecError
@@ -42,6 +46,22 @@ def test_tests_are_absent_before_the_seal_and_read_only_after(runner, sandbox, s
     assert result.stdout == b"tested\n"
     assert result.stderr.count(b"Read-only file system") == 3
     assert runner.run(sealed.mounts_intact())
+
+
+def test_tampering_with_a_mounted_tree_from_outside_is_noticed(
+    runner, provider, sandbox, descendants, processes, tar
+):
+    sealed = runner.run(sandbox.seal({"/tests": tar({"t.sh": b"echo tested"})}))
+    below = descendants(provider._arena._process.pid)
+    monitor = next(iter(below & set(processes("bwrap\0--unshare-all"))))
+    keeper = Path(f"/proc/{monitor}/stat").read_text().rpartition(")")[2].split()[1]
+    tamper = "t=$(grep -o '/[a-z/]*/trees' /proc/self/mountinfo); mount -o remount,rw $t && echo >> $t/0/t.sh"
+    enter = ["nsenter", "--target", keeper, "--user", "--mount", "--pid", "/bin/sh", "-c", tamper]
+    done = subprocess.run(enter, capture_output=True, check=False)
+
+    # an unprivileged user cannot even enter, which leaves the tree whole
+    assert (done.returncode == 0) == (os.geteuid() == 0), done.stderr
+    assert runner.run(sealed.mounts_intact()) == (os.geteuid() != 0)
 
 
 def test_several_trees_can_be_mounted(runner, sandbox, tar):

@@ -10,7 +10,7 @@ from t1_eval.agent import (
     TokenAgent,
 )
 from t1_eval.engine import ChatFormat, Completion, Engine, GenerateRequest
-from t1_eval.errors import EngineError, EvalError, TrialFailed
+from t1_eval.errors import EngineError, EvalError, ScoresError, TrialFailed
 from t1_eval.metrics import Interval, mean_with_interval, paired_difference
 from t1_eval.results import write_trial
 from t1_eval.terminal import Observation, Terminal
@@ -29,6 +29,7 @@ __all__ = [
     "GenerateRequest",
     "Interval",
     "Observation",
+    "ScoresError",
     "Scoring",
     "ScriptedAgent",
     "StopReason",

@@ -1,20 +1,25 @@
 """Agents: what decides the next command.
 
-`TokenAgent` drives an engine on token ids: the prompt of turn i+1 is the prompt and completion of
-turn i followed by the observation, so nothing sampled is ever re-encoded. `ScriptedAgent` replays
-commands (the oracle runs a reference solution, the no-op agent runs nothing).
+    prompt(i + 1) = prompt(i) ‖ completion(i) ‖ observation(i)
+
+`TokenAgent` drives an engine on token ids, so nothing that was sampled is ever encoded again, and
+the random stream of a turn is a function of run seed, trial key and turn number alone.
+`ScriptedAgent` replays commands: the oracle runs a reference solution, the no-op agent runs nothing.
+
+Agents see a task's instruction and a terminal. They know neither the verifier nor rewards.
 """
 
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
 import numpy as np
 
-from t1_eval.engine import ChatFormat, Engine, GenerateRequest
+from t1_eval.engine import ChatFormat, Completion, Engine, GenerateRequest
+from t1_eval.errors import EngineError
 from t1_eval.terminal import Terminal
 from t1_reward import Task
 from t1_tito import FinishReason, Turn
@@ -29,20 +34,20 @@ __all__ = [
     "TokenAgent",
 ]
 
-EXIT_COMMAND = "exit"
+_EXIT_COMMAND = "exit"
 
 
 class StopReason(StrEnum):
     """Why an agent's turns ended."""
 
     EXIT = "exit"
-    """the agent said `exit`"""
+    """The agent said `exit`, or its script was over."""
     MAX_TURNS = "max_turns"
-    """the turn limit was reached"""
+    """The turn limit was reached."""
     COMPLETION_LENGTH = "completion_length"
-    """a completion hit its length bound without a stop id"""
+    """A completion hit its length bound without a stop id; its command was not run."""
     CONTEXT_LENGTH = "context_length"
-    """the conversation reached its token bound"""
+    """The conversation left no room for another completion."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ class AgentLimits:
     """Bounds on one trial of a token agent.
 
     Attributes:
-        max_turns: commands, the final `exit` included.
+        max_turns: completions, a final `exit` included.
         max_completion_tokens: ids per completion.
         max_observation_tokens: ids of terminal output shown per turn.
         max_context_tokens: ids of the whole conversation.
@@ -62,41 +67,52 @@ class AgentLimits:
     max_context_tokens: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AgentTurn:
-    """One command and what came back; `tokens` and `payload` are None for scripted agents."""
+    """One command and what came back.
+
+    Attributes:
+        command: its text.
+        output: what the terminal showed; empty when it was not run.
+        exit_code: its exit code, or None when it was not run: `exit`, or a completion cut short.
+        tokens: what the engine was given and sampled; None for scripted agents.
+        payload: the engine's per-token record, untouched; None for scripted agents.
+    """
 
     command: str
     output: str
-    exit_code: int
+    exit_code: int | None
     tokens: Turn | None = None
     payload: Any = None
 
 
 @dataclass(frozen=True)
 class AgentRun:
-    """All turns of a trial, and why they ended."""
+    """All turns of a trial in order, and why they ended."""
 
     turns: tuple[AgentTurn, ...]
     stop_reason: StopReason
 
 
 class Agent(Protocol):
-    """Decides commands for one trial at a time per session key."""
+    """Decides commands; one agent may work on many trials at once, told apart by their keys."""
 
     def session(self, key: str) -> AbstractAsyncContextManager[None]:
-        """Enter before the trial's sandbox is requested, leave when its turns are over."""
+        """Enter before the trial's sandbox is requested, leave when its turns are over.
+
+        Raises:
+            EngineError: the agent's engine cannot take another trial.
+        """
         ...
 
     async def run(self, key: str, task: Task, terminal: Terminal) -> AgentRun:
-        """Work on the task's instruction until done or limited."""
+        """Work on the task's instruction until done or limited.
+
+        Raises:
+            EngineError: the agent's engine cannot serve.
+            SandboxLost: the terminal's sandbox has ended.
+        """
         ...
-
-
-def turn_seed(key: str, turn: int, seed: int) -> int:
-    """63-bit seed of one turn's random stream: a function of run seed, trial key and turn only."""
-    digest = hashlib.blake2b(f"{seed}/{key}/{turn}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
 
 
 @dataclass(frozen=True)
@@ -109,7 +125,8 @@ class TokenAgent:
         limits: bounds of a trial.
         temperature: sampling temperature; 0 is greedy.
         seed: run seed; each turn's stream follows from it, the trial's key and the turn number.
-        on_turn: called with (key, finished turns) after every completion.
+        on_turn: called with (key, completions so far) after every completion, before its command
+            runs.
     """
 
     engine: Engine
@@ -120,62 +137,55 @@ class TokenAgent:
     on_turn: Callable[[str, int], None] = lambda key, turns: None
 
     def session(self, key: str) -> AbstractAsyncContextManager[None]:
-        """The engine's session of this trial."""
+        """The engine's session of this trial; see `Agent.session`."""
         return self.engine.session(key)
 
     async def run(self, key: str, task: Task, terminal: Terminal) -> AgentRun:
         """Sample, execute, append, until `exit` or a limit.
 
         Raises:
-            EngineError: the engine cannot serve.
+            EngineError: the engine cannot serve, or gave up on a completion.
+            SandboxLost: the terminal's sandbox has ended.
+            TurnError: a completion contradicts itself; a defect of the engine.
         """
-        prompt = self.chat.render_instruction(task.instruction)
+        limits = self.limits
+        prompt = [*self.chat.render_instruction(task.instruction)]
         turns: list[AgentTurn] = []
-        while True:
-            turn, stop = await self._turn(key, len(turns), prompt, terminal)
-            turns.append(turn)
-            if stop is not None:
-                return AgentRun(tuple(turns), stop)
-            assert turn.tokens is not None
-            observation = self.chat.render_observation(
-                turn.output, turn.exit_code, self.limits.max_observation_tokens
-            )
-            prompt = [*prompt, *turn.tokens.completion_ids.tolist(), *observation]
-            if len(prompt) + self.limits.max_completion_tokens > self.limits.max_context_tokens:
+        for number in range(limits.max_turns):
+            if len(prompt) + limits.max_completion_tokens > limits.max_context_tokens:
                 return AgentRun(tuple(turns), StopReason.CONTEXT_LENGTH)
+            tokens, payload = await self._sample(key, number, prompt)
+            sampled: list[int] = tokens.completion_ids.tolist()
+            command = self.chat.parse_command(sampled)
+            stop = _stop_reason(tokens.finish_reason, command)
+            if stop is not None:
+                turns.append(AgentTurn(command, "", None, tokens, payload))
+                return AgentRun(tuple(turns), stop)
+            seen = await terminal.run(command)
+            turns.append(AgentTurn(command, seen.output, seen.exit_code, tokens, payload))
+            prompt += sampled
+            prompt += self.chat.render_observation(
+                seen.output, seen.exit_code, limits.max_observation_tokens
+            )
+        return AgentRun(tuple(turns), StopReason.MAX_TURNS)
 
-    async def _turn(
-        self, key: str, number: int, prompt: list[int], terminal: Terminal
-    ) -> tuple[AgentTurn, StopReason | None]:
-        """One completion and, unless it ends the trial, its command's result."""
+    async def _sample(self, key: str, number: int, prompt: Sequence[int]) -> tuple[Turn, Any]:
+        """One completion as a turn, and the engine's record of it."""
         request = GenerateRequest(
             session=key,
             prompt_ids=np.asarray(prompt, np.int32),
             max_new_tokens=self.limits.max_completion_tokens,
             temperature=self.temperature,
-            seed=turn_seed(key, number, self.seed),
+            seed=_turn_seed(self.seed, key, number),
         )
         completion = await self.engine.generate(request)
+        if completion.finish_reason is FinishReason.ABORT:
+            # the model did not choose to end here, so nothing may be concluded from it
+            raise EngineError(
+                f"session {key!r}: the engine aborted the completion of turn {number}"
+            )
         self.on_turn(key, number + 1)
-        tokens = Turn(
-            prompt_ids=request.prompt_ids,
-            completion_ids=completion.ids,
-            logprobs=completion.logprobs,
-            version_sent=completion.version_sent,
-            version_received=completion.version_received,
-            finish_reason=completion.finish_reason,
-        )
-        command = self.chat.parse_command(completion.ids.tolist())
-        if completion.finish_reason is not FinishReason.STOP:
-            stop = StopReason.COMPLETION_LENGTH
-        elif command.strip() == EXIT_COMMAND:
-            stop = StopReason.EXIT
-        else:
-            seen = await terminal.run(command)
-            last = number + 1 >= self.limits.max_turns
-            turn = AgentTurn(command, seen.output, seen.exit_code, tokens, completion.payload)
-            return turn, StopReason.MAX_TURNS if last else None
-        return AgentTurn(command, "", 0, tokens, completion.payload), stop
+        return _turn(request, completion), completion.payload
 
 
 @dataclass(frozen=True)
@@ -188,15 +198,41 @@ class ScriptedAgent:
 
     commands: Callable[[Task], Sequence[str]]
 
-    @asynccontextmanager
-    async def session(self, key: str) -> AsyncGenerator[None]:
+    def session(self, key: str) -> AbstractAsyncContextManager[None]:
         """Nothing to announce."""
-        yield
+        return nullcontext()
 
     async def run(self, key: str, task: Task, terminal: Terminal) -> AgentRun:
-        """Run the commands in order."""
+        """Run the commands in order, whatever their exit codes.
+
+        Raises:
+            SandboxLost: the terminal's sandbox has ended.
+        """
         turns: list[AgentTurn] = []
         for command in self.commands(task):
             seen = await terminal.run(command)
             turns.append(AgentTurn(command, seen.output, seen.exit_code))
         return AgentRun(tuple(turns), StopReason.EXIT)
+
+
+def _turn_seed(seed: int, key: str, number: int) -> int:
+    """Seed of one turn's random stream, in [0, 2**63)."""
+    digest = hashlib.blake2b(f"{seed}/{key}/{number}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def _stop_reason(finish_reason: FinishReason, command: str) -> StopReason | None:
+    if finish_reason is not FinishReason.STOP:
+        return StopReason.COMPLETION_LENGTH
+    return StopReason.EXIT if command.strip() == _EXIT_COMMAND else None
+
+
+def _turn(request: GenerateRequest, completion: Completion) -> Turn:
+    return Turn(
+        prompt_ids=request.prompt_ids,
+        completion_ids=completion.ids,
+        logprobs=completion.logprobs,
+        version_sent=completion.version_sent,
+        version_received=completion.version_received,
+        finish_reason=completion.finish_reason,
+    )

@@ -1,7 +1,9 @@
 """What an agent needs of a model server: token ids in; ids, log-probs and an opaque payload out.
 
-`Completion.payload` carries whatever the engine records per token (routed experts, say). This
-package hands it through untouched; only the trainer decodes it.
+An engine is asked with complete prompts and keeps no state that an answer depends on; sessions only
+tell it which trials may still ask, and what it may cache. `Completion.payload` carries whatever the
+engine records per token (routed experts, say). This package hands it through untouched and does
+not know what it holds.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -16,7 +18,7 @@ from t1_tito import FinishReason
 __all__ = ["ChatFormat", "Completion", "Engine", "GenerateRequest"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GenerateRequest:
     """One sampling request.
 
@@ -35,14 +37,14 @@ class GenerateRequest:
     seed: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Completion:
     """What was sampled.
 
     Attributes:
         ids: int32 [A], the stop id included when it was sampled.
         logprobs: float32 [A], log-probability of each id under the sampling distribution.
-        finish_reason: stop or length.
+        finish_reason: why sampling ended; ABORT when the engine gave up, which ends the trial.
         version_sent: weight version served when the request arrived.
         version_received: weight version served when it was answered.
         payload: the engine's per-token record, or None.
@@ -60,7 +62,11 @@ class Engine(Protocol):
     """A model server, local or remote."""
 
     def session(self, key: str) -> AbstractAsyncContextManager[None]:
-        """Announce a trial: its requests carry `key`; leaving frees what was cached for it."""
+        """Announce a trial: its requests carry `key`; leaving frees what was cached for it.
+
+        Raises:
+            EngineError: the key is in use, or the engine takes no more trials.
+        """
         ...
 
     async def generate(self, request: GenerateRequest) -> Completion:

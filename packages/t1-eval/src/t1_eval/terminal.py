@@ -1,12 +1,13 @@
-"""The terminal an agent sees: one command in, merged output text and exit code out.
+"""The terminal an agent sees: one command in, output text and exit code out.
 
 A command that times out or takes its shell down is an ordinary failed command (124, 137), as it
-would be for a person.
+would be for a person. A sandbox that is gone is not: that raises, since nothing the agent does can
+matter any more.
 """
 
 from dataclasses import dataclass
 
-from t1_sandbox import Outcome, Sandbox
+from t1_sandbox import Outcome, Sandbox, SandboxLost
 
 __all__ = ["Observation", "Terminal"]
 
@@ -16,7 +17,13 @@ _KILLED = 137
 
 @dataclass(frozen=True)
 class Observation:
-    """What a command printed (stdout and stderr merged, at most the terminal's bound) and returned."""
+    """What a command showed and returned.
+
+    Attributes:
+        output: stdout and stderr in order, cut at the terminal's bound; bytes that are not UTF-8
+            become U+FFFD.
+        exit_code: 124 after a timeout, 137 when the command took its shell down.
+    """
 
     output: str
     exit_code: int
@@ -39,7 +46,11 @@ class Terminal:
         self._max_output_bytes = max_output_bytes
 
     async def run(self, command: str) -> Observation:
-        """Run one command line in bash at the work directory."""
+        """Run one command line in bash at the work directory.
+
+        Raises:
+            SandboxLost: the sandbox has ended.
+        """
         result = await self._sandbox.exec(
             command,
             timeout_s=self._timeout_s,
@@ -50,5 +61,9 @@ class Terminal:
         if result.outcome is Outcome.TIMEOUT:
             exit_code = _TIMED_OUT
         elif exit_code is None:
+            if not result.reaped:
+                raise SandboxLost(f"{self._sandbox.id}: the sandbox ended while a command ran")
             exit_code = _KILLED
-        return Observation(result.stdout.decode("utf-8", "replace"), exit_code)
+        # merged, stderr holds only why a command could not be started
+        output = result.stdout + result.stderr
+        return Observation(output.decode("utf-8", "replace"), exit_code)

@@ -1,27 +1,25 @@
 """One trial: lease a sandbox, prepare it, let the agent work, verify in a sealed sandbox, score.
 
+    session ┌────────────────────────────┐
+    sandbox     ┌───────────────────────────────────┐
+                  prepare   agent's turns   verify, score
+
 Training rollouts and evaluation run this same code. The agent's session opens before the sandbox is
 requested and closes before verification, so that an engine knows which trials may still ask for
-tokens. A failure of the infrastructure raises `TrialFailed`; it is never a reward of 0.
+tokens; however the trial ends, both are given up. A failure of the infrastructure raises
+`TrialFailed`, and a verifier without a verdict gives no reward: neither is ever a reward of 0.
+Defects (of a task, of an agent's code) pass through as they are.
 """
 
 from collections.abc import Generator
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 from t1_eval.agent import Agent, AgentRun
 from t1_eval.errors import EngineError, TrialFailed
 from t1_eval.terminal import Terminal
-from t1_reward import RewardRecord, Task, score, verify
-from t1_sandbox import (
-    AdmissionController,
-    DeadlineExceeded,
-    Deadlines,
-    Sandbox,
-    SandboxError,
-    SandboxSpec,
-)
+from t1_reward import Fallback, RewardRecord, Task, Variant, score, verify
+from t1_sandbox import AdmissionController, Deadlines, Sandbox, SandboxError, SandboxSpec
 
 __all__ = ["Scoring", "TrialResult", "TrialRunner"]
 
@@ -33,12 +31,12 @@ class Scoring:
     Attributes:
         scale: S of r = P / S.
         variant: `test_count` or `binary`.
-        fallback: what a verdict without a report earns.
+        fallback: what a terminal outcome without a report earns: `scaled` or `paper`.
     """
 
     scale: int
-    variant: Literal["test_count", "binary"] = "test_count"
-    fallback: Literal["scaled", "paper"] = "scaled"
+    variant: Variant = "test_count"
+    fallback: Fallback = "scaled"
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,9 @@ class TrialResult:
         task_id: the task.
         task_checksum: hash of the task's files.
         families: the family of each subgoal.
-        length: its subgoals.
+        length: number of subgoals.
         run: the agent's turns.
-        reward: P, T, S, terminal outcome, reward and cause.
+        reward: P, T, S, terminal outcome, reward and cause; a reward of None is invalid.
         verifier_output: what the verifier printed.
     """
 
@@ -73,13 +71,14 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class TrialRunner:
-    """Runs trials of one kind.
+    """Runs trials of one kind, many at once if asked.
 
     Attributes:
         controller: leases sandboxes.
         agent: decides commands.
         scoring: how verdicts become rewards.
-        deadlines: bounds per layer.
+        deadlines: bounds per layer, in seconds; the verifier's command may take `verifier_s`,
+            sealing the sandbox and reading its verdict `control_s` on top.
         command_timeout_s: bound on one command.
         max_output_bytes: output kept per command.
     """
@@ -94,21 +93,30 @@ class TrialRunner:
     async def run(self, task: Task, key: str) -> TrialResult:
         """Run one trial to its reward.
 
+        Args:
+            task: what to work on.
+            key: names the trial; no two that run at once may share it.
+
         Raises:
             TrialFailed: sandbox, engine or a deadline failed; says the phase.
+            TaskFormatError: the task's environment is not an archive.
         """
-        async with AsyncExitStack() as lease_stack:
-            async with self.agent.session(key):
-                with _phase(key, "sandbox"):
-                    spec = SandboxSpec(workdir=task.workdir)
-                    sandbox = await lease_stack.enter_async_context(
-                        self.controller.lease(spec, key=key)
-                    )
-                    await sandbox.put_tree(task.environment_archive(), task.workdir)
-                with _phase(key, "agent"):
+        state = task.environment_archive()
+        async with AsyncExitStack() as lease:
+            with _phase(key, "session"):
+                async with self.agent.session(key):
+                    sandbox = await self._prepare(task, key, state, lease)
                     run = await self._work(task, key, sandbox)
-            with _phase(key, "verifier"):
-                return await self._verify(task, key, sandbox, run)
+            return await self._verify(task, key, sandbox, run)
+
+    async def _prepare(self, task: Task, key: str, state: bytes, lease: AsyncExitStack) -> Sandbox:
+        """Lease a sandbox for as long as `lease` lasts and unpack the task's initial state."""
+        with _phase(key, "sandbox"):
+            spec = SandboxSpec(workdir=task.workdir)
+            sandbox = await lease.enter_async_context(self.controller.lease(spec, key=key))
+            async with self.deadlines.layer("control"):
+                await sandbox.put_tree(state, task.workdir)
+            return sandbox
 
     async def _work(self, task: Task, key: str, sandbox: Sandbox) -> AgentRun:
         terminal = Terminal(
@@ -116,11 +124,16 @@ class TrialRunner:
             command_timeout_s=self.command_timeout_s,
             max_output_bytes=self.max_output_bytes,
         )
-        async with self.deadlines.layer("agent"):
-            return await self.agent.run(key, task, terminal)
+        with _phase(key, "agent"):
+            async with self.deadlines.layer("agent"):
+                return await self.agent.run(key, task, terminal)
 
     async def _verify(self, task: Task, key: str, sandbox: Sandbox, run: AgentRun) -> TrialResult:
-        verdict = await verify(task, sandbox, timeout_s=self.deadlines.verifier_s)
+        limit_s = self.deadlines.verifier_s
+        whole = replace(self.deadlines, verifier_s=limit_s + self.deadlines.control_s)
+        with _phase(key, "verifier"):
+            async with whole.layer("verifier"):
+                verdict = await verify(task, sandbox, timeout_s=limit_s)
         reward = score(
             verdict,
             scale=self.scoring.scale,
@@ -144,5 +157,5 @@ def _phase(key: str, name: str) -> Generator[None]:
     """Name the phase in which infrastructure failed."""
     try:
         yield
-    except (SandboxError, EngineError, DeadlineExceeded) as error:
-        raise TrialFailed(key, name, str(error)) from error
+    except (SandboxError, EngineError) as error:
+        raise TrialFailed(key, name, str(error) or type(error).__name__) from error

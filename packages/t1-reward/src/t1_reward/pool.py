@@ -74,9 +74,7 @@ class Pool:
         self._entries = {entry.id: entry for entry in entries}
 
     @classmethod
-    def build(
-        cls, directory: Path | str, sizes: Mapping[Split | str, int], seed: int = 0
-    ) -> "Pool":
+    def build(cls, directory: Path | str, sizes: Mapping[str, int], seed: int = 0) -> "Pool":
         """Generates a pool and returns it opened.
 
         Args:
@@ -196,7 +194,7 @@ class Pool:
         return tuple(stream.permutation(sorted(self.ids(Split.TRAIN))))
 
 
-def _check_sizes(sizes: Mapping[Split | str, int]) -> None:
+def _check_sizes(sizes: Mapping[str, int]) -> None:
     for split, size in sizes.items():
         if not 0 <= size <= _SEEDS_PER_POOL:
             raise PoolError(f"sizes[{split!r}]: expected 0 .. {_SEEDS_PER_POOL}, got {size}")

@@ -16,7 +16,7 @@ _SPEC = SandboxSpec(
     work_inodes=200,
     tmp_bytes=2 << 20,
     pids=32,
-    memory_bytes=256 << 20,
+    memory_bytes=96 << 20,
     file_bytes=3 << 20,
 )
 # each command exits with 0 when the sandbox held
@@ -36,7 +36,7 @@ _CHECKS = {
     "shared memory bounded": "head -c 2900K /dev/zero > /dev/shm/a; test $(stat -c %s /dev/shm/a) -le 2097152",
     "inodes bounded": "for i in {1..300}; do : > f$i; done; test $(ls | wc -l) -lt 200",
     "file size bounded": "head -c 4M /dev/zero > a; test $(stat -c %s a) -le 3145728",
-    "memory per process bounded": "! (x=$(head -c 400M /dev/zero | tr '\\0' x))",
+    "memory per process bounded": "! (x=$(head -c 150M /dev/zero | tr '\\0' x))",
 }  # fmt: skip
 _FORKS = "for i in {1..60}; do sleep 30 & done; wait"
 _ESCAPE = "setsid sh -c 'trap \"\" TERM HUP; sleep 30' & sleep 30"
@@ -85,7 +85,7 @@ async def examine() -> list[Row]:
 
 
 async def _pids_bounded(sandbox: LocalSandbox) -> Row:
-    result = await sandbox.exec(_FORKS, timeout_s=2)
+    result = await sandbox.exec(_FORKS, timeout_s=1)
     refused = b"fork" in result.stderr
     return Row("processes bounded", refused and result.reaped, "60 asked for, 32 allowed")
 

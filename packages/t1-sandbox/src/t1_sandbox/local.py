@@ -189,6 +189,7 @@ class LocalProvider:
         for session in self._sessions.values():
             session.close()
         await arena.close()
+        await asyncio.sleep(0)  # the ends of the trials are noted by callbacks
 
 
 async def _create(control: Channel, spec: SandboxSpec, key: str) -> None:

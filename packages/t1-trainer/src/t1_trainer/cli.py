@@ -82,7 +82,7 @@ def train(
     if dry_run:
         _print(commands.dry_run(resolved), as_json=as_json)
         return
-    path = output_dir or Path("runs") / dt.datetime.now().strftime("%Y%m%d-%H%M%S")
+    path = output_dir or _fresh_directory("")
     summary = commands.train(resolved, path, from_scratch=from_scratch, quiet=quiet)
     _print_summary(summary, path, as_json=as_json)
 
@@ -112,7 +112,8 @@ def evaluate(
     temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 1.0,
     tasks: Annotated[int | None, typer.Option(min=1, help="Held-out tasks (default all).")] = None,
     output_dir: Annotated[
-        Path | None, typer.Option("--output-dir", "-o", help="Where trials are kept.")
+        Path | None,
+        typer.Option("--output-dir", "-o", help="Keeps the trials (default runs/eval-<time>)."),
     ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -122,7 +123,7 @@ def evaluate(
 
     result = commands.evaluate(
         commands.EvaluationRequest(run, checkpoint, agent, attempts, temperature, tasks),
-        output_dir,
+        output_dir or _fresh_directory("eval-"),
         quiet=quiet,
     )
     _print(result, as_json=as_json)
@@ -138,6 +139,10 @@ def warm_start(
     from t1_trainer import commands
 
     _print(commands.warm_start(output_dir, seed, quiet=quiet), as_json=True)
+
+
+def _fresh_directory(prefix: str) -> Path:
+    return Path("runs") / (prefix + dt.datetime.now().strftime("%Y%m%d-%H%M%S"))
 
 
 def _print(result: dict[str, Any], *, as_json: bool) -> None:

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,9 +80,9 @@ def dry_run(config: Config) -> dict[str, Any]:
     pool = Pool.open(pool_path)
     policy = load_policy(session.resolve_policy(config.policy.actor))
     tasks = session.heldout_tasks(pool, config)
-    attempts = _attempts(
-        config, policy, pool_path, Evaluate("dry-run", tasks[:1], 1, 1.0, "oracle")
-    )
+    wanted = Evaluate("dry-run", tasks[:1], 1, 1.0, "oracle")
+    with tempfile.TemporaryDirectory(prefix="t1-dry-run-") as folder:
+        attempts = _attempts(config, policy, pool_path, wanted, Path(folder), quiet=True)
     if not attempts[0].resolved:
         raise RolloutFailed(
             f"the reference solution of {tasks[0]} does not pass here: {attempts[0].cause or 'wrong'}"
@@ -113,8 +112,8 @@ class EvaluationRequest:
     tasks: int | None
 
 
-def evaluate(request: EvaluationRequest, output_dir: Path | None, *, quiet: bool) -> dict[str, Any]:
-    """Run held-out tasks; returns rates with intervals.
+def evaluate(request: EvaluationRequest, output_dir: Path, *, quiet: bool) -> dict[str, Any]:
+    """Run held-out tasks, keeping their trials in `output_dir`; returns rates with intervals.
 
     Raises:
         ConfigError: an unknown agent, or more tasks than the pool has.
@@ -172,14 +171,13 @@ def _attempts(
     policy: PolicyFiles,
     pool: Path,
     request: Evaluate,
-    output_dir: Path | None = None,
+    output_dir: Path,
     *,
-    quiet: bool = True,
+    quiet: bool,
 ) -> list[Attempt]:
-    """Run one evaluation in a throw-away run directory, or in `output_dir`."""
+    """Run one evaluation, with `output_dir` as its run directory."""
     torch.set_num_threads(1)
-    temporary = Path(tempfile.mkdtemp(prefix="t1-eval-")) if output_dir is None else None
-    run = RunDirectory.create(temporary or output_dir or Path(), config)
+    run = RunDirectory.create(output_dir, config)
     try:
         with (
             open_display(config.steps, quiet=quiet) as display,
@@ -191,8 +189,6 @@ def _attempts(
             return rollout.call(request)
     finally:
         run.close()
-        if temporary is not None:
-            shutil.rmtree(temporary)
 
 
 def warm_start(output_dir: Path, seed: int, *, quiet: bool) -> dict[str, Any]:

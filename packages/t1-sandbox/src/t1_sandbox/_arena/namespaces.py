@@ -9,6 +9,7 @@ import json
 import os
 import select
 import signal
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +56,7 @@ class Namespaces:
     def kill(self) -> None:
         """Kills everything inside; `wait_until_gone` must follow."""
         # Both: the monitor alone may hang, and killing it alone may miss a fresh process 1.
-        if self.is_alive():
+        with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.init, signal.SIGKILL)
         os.kill(self.monitor, signal.SIGKILL)
 

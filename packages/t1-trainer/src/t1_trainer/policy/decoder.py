@@ -71,9 +71,12 @@ class CachedDecoder:
         if a == b:
             return
         used = int(torch.maximum(self.position[a], self.position[b]))
-        pair, flipped = [a, b], [b, a]
         for cache in (self._keys, self._values):
-            cache[:, pair, :, :used] = cache[:, flipped, :, :used]
+            first, second = cache[:, a, :, :used], cache[:, b, :, :used]
+            kept = first.clone()
+            first.copy_(second)
+            second.copy_(kept)
+        pair, flipped = [a, b], [b, a]
         self.position[pair] = self.position[flipped]
         self._last[pair] = self._last[flipped]
 

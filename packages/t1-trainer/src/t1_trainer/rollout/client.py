@@ -46,9 +46,10 @@ class RolloutClient:
         self._answers: queue.Queue[Done | Failed] = queue.Queue()
         self._busy = False
         ours, theirs = socket.socketpair()
+        descriptor = str(theirs.fileno())
         with theirs, log.open("ab") as log_file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "t1_trainer.rollout.worker", str(theirs.fileno())],
+                [sys.executable, "-m", "t1_trainer.rollout.process", descriptor, str(os.getpid())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log_file,

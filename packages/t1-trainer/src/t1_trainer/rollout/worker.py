@@ -1,14 +1,8 @@
-"""The rollout process: `python -m t1_trainer.rollout.worker FD` on one end of a socket pair.
-
-It dies with its parent (PR_SET_PDEATHSIG, and end of file on the socket), and its sandboxes die with
-it. Interrupts are the parent's business. Every request is answered exactly once.
-"""
+"""What the rollout process does: answer requests over a socket, each exactly once."""
 
 import asyncio
 import contextlib
-import ctypes
 import logging
-import signal
 import sys
 from multiprocessing.connection import Connection
 from typing import Any
@@ -33,9 +27,8 @@ from t1_trainer.rollout.messages import (
 )
 from t1_trainer.rollout.runtime import RolloutRuntime, RolloutSetup
 
-__all__ = ["main"]
+__all__ = ["serve"]
 
-_PR_SET_PDEATHSIG = 1
 _EXPECTED = (EvalError, SandboxError, RewardError, TrainerError, OSError)
 
 
@@ -99,17 +92,11 @@ class _Server:
                 raise TypeError(f"unknown request {type(request).__name__}")
 
 
-def main() -> None:
-    """Serve until told to close or the parent is gone."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def serve(descriptor: int) -> None:
+    """Serve on an inherited socket until told to close or the parent is gone."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     torch.set_num_threads(1)
-    connection = Connection(int(sys.argv[1]))
+    connection = Connection(descriptor)
     # a parent that is gone ends this process; its sandboxes end with it
     with contextlib.suppress(EOFError, BrokenPipeError):
         asyncio.run(_Server(connection).serve())
-
-
-if __name__ == "__main__":
-    main()

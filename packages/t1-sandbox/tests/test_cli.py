@@ -1,0 +1,47 @@
+"""The command line: its table, its exit codes, its help."""
+
+import json
+
+import pytest
+
+from t1_sandbox import doctor
+from t1_sandbox.cli import main
+
+
+def test_doctor_prints_what_was_tried_and_succeeds_here(monkeypatch, capsys):
+    # all rows are tried one by one in test_isolation
+    monkeypatch.setattr(doctor, "_CHECKS", dict(list(doctor._CHECKS.items())[:4]))
+    assert main(["doctor", "--json"]) == 0
+
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["name"] for row in rows if row["holds"] is None] == ["bubblewrap", "kernel"]
+    assert {row["holds"] for row in rows} == {True, None}
+
+
+def test_doctor_fails_when_something_does_not_hold(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "_CHECKS", {"disk bounded": "echo 5 GiB written >&2; false"})
+
+    assert main(["doctor"]) == 3
+    assert "disk bounded                 NO   5 GiB written" in capsys.readouterr().out
+
+
+def test_doctor_without_a_usable_bubblewrap_says_what_to_do(monkeypatch, capsys):
+    monkeypatch.setenv("T1_BWRAP", "/nowhere/bwrap")
+
+    assert main(["doctor"]) == 3
+    assert "T1_BWRAP=/nowhere/bwrap" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["dotcor"], ["doctor", "--no-such"]])
+def test_usage_errors_exit_with_2(words, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+
+
+def test_help_and_version(capsys):
+    for words in (["--help"], ["doctor", "--help"], ["--version"]):
+        with pytest.raises(SystemExit) as caught:
+            main(words)
+        assert caught.value.code == 0
+    assert "exit codes" in capsys.readouterr().out

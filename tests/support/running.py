@@ -1,0 +1,80 @@
+"""Running the assembled product as a user does, and watching what it leaves behind."""
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_PAUSE = threading.Event()  # never set: waiting on it is a bounded pause
+
+SMALL = (
+    "--pool.train-tasks=64",
+    "--pool.heldout-tasks=16",
+    "--evaluation.tasks=4",
+    "--evaluation.attempts=1",
+    "--rollout.batch-size=8",
+    "--rollout.oversampling=0.25",
+    "--deterministic",
+)
+
+
+def descendants(pid: int) -> set[int]:
+    """All processes below `pid` that are visible in /proc."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+    found = {pid}
+    while True:
+        more = {child for child, parent in parents.items() if parent in found} - found
+        if not more:
+            return found - {pid}
+        found |= more
+
+
+def alive(pids: set[int]) -> set[int]:
+    """Those that still exist and are no zombies."""
+    left: set[int] = set()
+    for pid in pids:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            continue
+        if stat.rpartition(")")[2].split()[0] != "Z":
+            left.add(pid)
+    return left
+
+
+@dataclass
+class Command:
+    """One run of `t1`, with all processes it was seen to start."""
+
+    process: subprocess.Popen[str]
+    seen: set[int] = field(default_factory=set)
+
+    def poll_until(self, condition: Callable[[], bool], limit_s: float = 90.0) -> None:
+        """Watch until `condition`, collecting descendants on the way."""
+        deadline = time.monotonic() + limit_s
+        while not condition():
+            self.seen |= descendants(self.process.pid)
+            assert time.monotonic() < deadline, "the condition was not met in time"
+            assert self.process.poll() is None, self.process.communicate()
+            _PAUSE.wait(0.02)
+
+    def finish(self, limit_s: float = 90.0) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr."""
+        out, err = self.process.communicate(timeout=limit_s)
+        return self.process.returncode, out, err
+
+    def leaves_nothing(self, limit_s: float = 10.0) -> bool:
+        """Whether every process it was seen to start is gone soon."""
+        deadline = time.monotonic() + limit_s
+        while alive(self.seen) and time.monotonic() < deadline:
+            _PAUSE.wait(0.02)
+        return not alive(self.seen)
