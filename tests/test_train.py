@@ -7,21 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from running import SMALL, Command, descendants
+from running import SMALL, Command, WholeRun, descendants, records
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 Start = Callable[..., Command]
-
-
-def lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def measured(run: Path) -> list[dict]:
     """Metrics without what depends on the clock."""
     return [
         {k: v for k, v in line.items() if not k.startswith("time/")}
-        for line in lines(run / "metrics.jsonl")
+        for line in records(run / "metrics.jsonl")
     ]
 
 
@@ -32,104 +28,94 @@ def final_state(run: Path) -> dict[str, bytes]:
     }
 
 
-def train(t1: Start, run: Path, *arguments: str) -> None:
-    command = t1("train", "-q", "-o", str(run), *SMALL, *arguments)
-    code, _, err = command.finish()
-    assert code == 0, err
-
-
-def test_a_run_leaves_its_directory_and_nothing_else(t1: Start, tmp_path: Path, scratch: Path):
-    run = tmp_path / "run"
-    command = t1("train", "-q", "-o", str(run), *SMALL, "--steps=3")
-    command.poll_until(lambda: len(lines(run / "metrics.jsonl")) >= 2)
-    code, out, err = command.finish()
-    assert code == 0, err
-    assert "held-out resolved, sampled" in out
-    assert command.leaves_nothing()
-    assert len(command.seen) > 3, "the rollout process and sandboxes were seen"
-    assert list(scratch.iterdir()) == []
-
-    metrics = lines(run / "metrics.jsonl")
-    assert [line["step"] for line in metrics] == [1, 2, 3]
-    assert [line["policy/version"] for line in metrics] == [0, 0, 1]
-    assert all(line["gap/routing_disagreement_replay"] == 0 for line in metrics)
-    assert all(line["rollout/admitted"] == 8 for line in metrics)
-    assert all(line["rollout/cancelled"] == 2 for line in metrics)
+def test_a_run_leaves_its_directory_and_nothing_else(whole: WholeRun):
+    run = whole.path
+    assert "held-out resolved, sampled" in whole.out
+    assert len(whole.command.seen) > 3, "the rollout process and sandboxes were seen"
+    assert whole.command.leaves_nothing()
     for name in ("config.toml", "summary.json", "journal.jsonl", "tasks.jsonl"):
         assert (run / name).is_file()
-    assert len(list((run / "samples").glob("*.safetensors"))) == 3
+    assert len(list((run / "samples").glob("*.safetensors"))) == 5
     assert len(list((run / "trials" / "step-00001").iterdir())) == 8
-    journal = lines(run / "journal.jsonl")
+    journal = records(run / "journal.jsonl")
     created = {r["key"] for r in journal if r["event"] == "created"}
     assert created
     assert created == {r["key"] for r in journal if r["event"] == "deleted"}
 
 
-def test_every_launched_task_has_one_fate(t1: Start, tmp_path: Path):
-    run = tmp_path / "run"
-    train(t1, run, "--steps=3")
+def test_the_metrics_hold_the_invariants_of_every_step(whole: WholeRun):
+    metrics = records(whole.path / "metrics.jsonl")
+    assert [line["step"] for line in metrics] == [1, 2, 3, 4, 5]
+    assert [line["policy/version"] for line in metrics] == [0, 0, 1, 2, 3]
+    # one step stale: batch t+1 was generated while update t ran
+    assert [line["rollout/version"] for line in metrics] == [0, 0, 0, 0, 1]
+    assert all(line["gap/routing_disagreement_replay"] == 0 for line in metrics)
+    assert all(line["rollout/admitted"] == 8 for line in metrics)
+    assert all(line["rollout/cancelled"] == 2 for line in metrics)
+
+
+def test_every_launched_task_has_one_fate(whole: WholeRun):
     launched: list[str] = []
-    for line in lines(run / "tasks.jsonl"):
+    for line in records(whole.path / "tasks.jsonl"):
         fates = [*line["admitted"], *line["cancelled"], *line["invalid"]]
         assert len(fates) == len(set(fates)) == 10
         launched += fates
     assert len(launched) == len(set(launched)), "a task of one epoch was launched twice"
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(t1: Start, tmp_path: Path):
-    settings = ("--steps=5", "--checkpoint.every-steps=2", "--ppo.actor-minibatches=2")
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    train(t1, whole, *settings)
-
-    command = t1("train", "-q", "-o", str(broken), *SMALL, *settings)
-    command.poll_until(lambda: len(lines(broken / "metrics.jsonl")) >= 3)
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
+    t1: Start, whole: WholeRun, tmp_path: Path
+):
+    broken = tmp_path / "broken"
+    command = t1("train", "-q", "-o", str(broken), *whole.settings)
+    command.poll_until(lambda: len(records(broken / "metrics.jsonl")) >= 3)
     command.process.send_signal(signal.SIGKILL)
     command.finish()
     assert command.leaves_nothing()
     code, _, err = t1("resume", "-q", str(broken)).finish()
     assert code == 0, err
 
-    assert measured(broken) == measured(whole)
-    assert final_state(broken) == final_state(whole)
-    assert lines(broken / "tasks.jsonl") == lines(whole / "tasks.jsonl")
+    assert measured(broken) == measured(whole.path)
+    assert final_state(broken) == final_state(whole.path)
+    assert records(broken / "tasks.jsonl") == records(whole.path / "tasks.jsonl")
 
 
-def test_weights_do_not_depend_on_diagnostics(t1: Start, tmp_path: Path):
-    train(t1, tmp_path / "on", "--steps=4", "--diagnostics.trials=8")
-    train(t1, tmp_path / "off", "--steps=4", "--no-diagnostics.enabled")
-    assert "gap/logprob_free" in lines(tmp_path / "on" / "metrics.jsonl")[0]
-    assert "gap/logprob_free" not in lines(tmp_path / "off" / "metrics.jsonl")[0]
-    assert final_state(tmp_path / "on") == final_state(tmp_path / "off")
+def test_weights_do_not_depend_on_diagnostics(t1: Start, whole: WholeRun, tmp_path: Path):
+    run = tmp_path / "run"
+    command = t1("train", "-q", "-o", str(run), *whole.settings, "--no-diagnostics.enabled")
+    code, _, err = command.finish()
+    assert code == 0, err
+    assert "gap/logprob_free" in records(whole.path / "metrics.jsonl")[0]
+    assert "gap/logprob_free" not in records(run / "metrics.jsonl")[0]
+    assert final_state(run) == final_state(whole.path)
 
 
-def test_another_seed_gives_other_weights(t1: Start, tmp_path: Path):
-    train(t1, tmp_path / "a", "--steps=3")
-    train(t1, tmp_path / "b", "--steps=3", "--seed=1")
-    assert final_state(tmp_path / "a") != final_state(tmp_path / "b")
+def test_another_seed_gives_other_weights(t1: Start, whole: WholeRun, tmp_path: Path):
+    run = tmp_path / "run"
+    code, _, err = t1("train", "-q", "-o", str(run), *whole.settings, "--seed=1").finish()
+    assert code == 0, err
+    assert final_state(run) != final_state(whole.path)
 
 
-def test_an_interrupt_ends_everything_and_the_run_can_be_resumed(
-    t1: Start, tmp_path: Path, scratch: Path
-):
+def test_an_interrupt_ends_everything_and_the_run_can_be_resumed(t1: Start, tmp_path: Path):
     run = tmp_path / "run"
     command = t1("train", "-q", "-o", str(run), *SMALL, "--steps=4", "--checkpoint.every-steps=1")
-    command.poll_until(lambda: len(lines(run / "metrics.jsonl")) >= 1)
+    command.poll_until(lambda: len(records(run / "metrics.jsonl")) >= 1)
     command.process.send_signal(signal.SIGINT)
     code, _, err = command.finish()
     assert code == 130, err
     assert "t1 resume" in err
     assert "Traceback" not in err
     assert command.leaves_nothing()
-    assert list(scratch.iterdir()) == []
     code, _, err = t1("resume", "-q", str(run)).finish()
     assert code == 0, err
-    assert [line["step"] for line in lines(run / "metrics.jsonl")] == [1, 2, 3, 4]
+    assert [line["step"] for line in records(run / "metrics.jsonl")] == [1, 2, 3, 4]
 
 
 def test_a_killed_rollout_process_is_one_clear_error(t1: Start, tmp_path: Path):
     run = tmp_path / "run"
     command = t1("train", "-q", "-o", str(run), *SMALL, "--steps=50", "--checkpoint.every-steps=1")
-    command.poll_until(lambda: len(lines(run / "metrics.jsonl")) >= 1)
+    command.poll_until(lambda: len(records(run / "metrics.jsonl")) >= 1)
     rollout = next(
         pid
         for pid in descendants(command.process.pid)

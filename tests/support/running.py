@@ -1,11 +1,13 @@
 """Running the assembled product as a user does, and watching what it leaves behind."""
 
+import json
 import subprocess
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 _PAUSE = threading.Event()  # never set: waiting on it is a bounded pause
 
@@ -18,6 +20,11 @@ SMALL = (
     "--rollout.oversampling=0.25",
     "--deterministic",
 )
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    """Objects of a JSON lines file; none if it is not there yet."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def descendants(pid: int) -> set[int]:
@@ -56,9 +63,10 @@ class Command:
     """One run of `t1`, with all processes it was seen to start."""
 
     process: subprocess.Popen[str]
+    scratch: Path
     seen: set[int] = field(default_factory=set)
 
-    def poll_until(self, condition: Callable[[], bool], limit_s: float = 90.0) -> None:
+    def poll_until(self, condition: Callable[[], bool], limit_s: float = 180.0) -> None:
         """Watch until `condition`, collecting descendants on the way."""
         deadline = time.monotonic() + limit_s
         while not condition():
@@ -67,14 +75,25 @@ class Command:
             assert self.process.poll() is None, self.process.communicate()
             _PAUSE.wait(0.02)
 
-    def finish(self, limit_s: float = 90.0) -> tuple[int, str, str]:
+    def finish(self, limit_s: float = 180.0) -> tuple[int, str, str]:
         """Exit code, stdout and stderr."""
         out, err = self.process.communicate(timeout=limit_s)
         return self.process.returncode, out, err
 
     def leaves_nothing(self, limit_s: float = 10.0) -> bool:
-        """Whether every process it was seen to start is gone soon."""
+        """Whether every process it was seen to start is gone soon, and its TMPDIR is empty."""
         deadline = time.monotonic() + limit_s
         while alive(self.seen) and time.monotonic() < deadline:
             _PAUSE.wait(0.02)
-        return not alive(self.seen)
+        return not alive(self.seen) and not any(self.scratch.iterdir())
+
+
+@dataclass(frozen=True)
+class WholeRun:
+    """An uninterrupted deterministic run, watched from outside."""
+
+    path: Path
+    settings: tuple[str, ...]
+    command: Command
+    code: int
+    out: str

@@ -273,8 +273,9 @@ def make_task():
         'printf "1..1\\n%s 1 - hello\\n" "$r" >&"$T1_REPORT_FD"\n'
     )
 
-    def make(instruction="write hello", test=test, state=empty.getvalue()):
-        return Task.create("hello", instruction=instruction, state=state, test=test)
+    def make(test=test):
+        state = empty.getvalue()
+        return Task.create("hello", instruction="write hello", state=state, test=test)
 
     return make
 

@@ -103,7 +103,7 @@ def test_attempts_taken_for_independent_are_found_by_coverage():
         flat = np.concatenate(list(scores.values()))
         return mean_with_interval({str(i): [x] for i, x in enumerate(flat)})
 
-    assert coverage(pooled) < 0.9
+    assert coverage(pooled, repetitions=100) < 0.88
 
 
 def test_one_task_has_a_mean_and_no_interval():
@@ -118,9 +118,9 @@ def test_one_task_has_a_mean_and_no_interval():
     ("scores", "message"),
     [
         ({}, "at least one task"),
-        ({"a": [1.0], "b": []}, "task 'b'.*at least one attempt"),
-        ({"a": [1.0, math.nan]}, "task 'a'.*leave invalid attempts out"),
-        ({"a": [math.inf]}, "task 'a'.*finite"),
+        ({"a": [1.0], "b": []}, r"task 'b'.*at least one attempt"),
+        ({"a": [1.0, math.nan]}, r"task 'a'.*leave invalid attempts out"),
+        ({"a": [math.inf]}, r"task 'a'.*finite"),
     ],
 )
 def test_scores_without_a_mean_are_refused(scores, message):

@@ -36,18 +36,19 @@ def write_trial(folder: Path, result: TrialResult) -> Path:
         OSError: the directory cannot be written.
     """
     path = folder / result.key
+    files = _files(path, result)
     partial = folder / f".{result.key}.partial"
     for stale in (partial, path):
         if stale.exists():
             shutil.rmtree(stale)
-    (partial / "agent").mkdir(parents=True)
-    (partial / "verifier").mkdir()
-    for name, text in _files(path, result).items():
-        (partial / name).write_text(text, "utf-8")
+    for directory in (partial, partial / "agent", partial / "verifier"):
+        directory.mkdir(parents=True)
+    for name, content in files.items():
+        (partial / name).write_bytes(content)
     return partial.rename(path)
 
 
-def _files(path: Path, result: TrialResult) -> dict[str, str]:
+def _files(path: Path, result: TrialResult) -> dict[str, bytes]:
     config = {"task": {"path": result.task_id}, "trial_name": result.key}
     files = {
         "config.json": json.dumps(config),
@@ -59,7 +60,7 @@ def _files(path: Path, result: TrialResult) -> dict[str, str]:
     outcome = _outcome(result.reward)
     if outcome is not None:
         files["verifier/reward.txt"] = f"{outcome}\n"
-    return files
+    return {name: text.encode() for name, text in files.items()}
 
 
 def _harbor_result(path: Path, result: TrialResult, config: dict[str, Any]) -> dict[str, Any]:

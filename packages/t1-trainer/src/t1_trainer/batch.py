@@ -79,10 +79,13 @@ class Batch:
         return pack(self.samples).sampler_logprobs_M
 
     def minibatches(self, count: int, seed: int) -> list[list[int]]:
-        """Sample indices of `count` optimizer steps: a seeded permutation, split evenly."""
+        """Sample indices of `count` optimizer steps: a seeded permutation, split evenly.
+
+        A batch of fewer samples gives one step per sample.
+        """
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(len(self.samples), generator=generator)
-        return [part.tolist() for part in order.chunk(count)]
+        return [part.tolist() for part in order.tensor_split(min(count, len(order)))]
 
     def micro_batches(self, indices: Sequence[int], size: int) -> list[list[int]]:
         """The indices in passes of at most `size` samples, longest first so that pads are few."""

@@ -7,6 +7,7 @@ Results go to stdout, progress and errors to stderr. torch is imported by the ve
 
 import datetime as dt
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from t1_reward import RewardError
 from t1_sandbox import SandboxError
 from t1_trainer.config_files import dump_config, load_config, with_overrides
 from t1_trainer.errors import TrainerError
+from t1_trainer.pools import cache_directory
 
 __all__ = ["app", "main"]
 
@@ -169,6 +171,8 @@ def _fail(message: str, code: int) -> int:
 
 def main() -> None:
     """Entry point of the `t1` command."""
+    # torch makes this directory on import, by default beside other users' temporary files
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_directory() / "torchinductor"))
     try:
         code = app(standalone_mode=False)
     except typer.Exit as ended:

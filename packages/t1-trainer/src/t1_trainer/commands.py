@@ -194,7 +194,6 @@ def _attempts(
 def warm_start(output_dir: Path, seed: int, *, quiet: bool) -> dict[str, Any]:
     """Train the warm start and its critic; returns what `origin.json` records."""
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
     config = load_config([])
     settings, critic_settings = SupervisedSettings(seed=seed), CriticSettings(seed=seed)
     tokenizer = Tokenizer(vocabulary_pieces())

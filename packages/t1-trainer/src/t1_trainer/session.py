@@ -105,7 +105,6 @@ def _carry_out(
     config: Config, run: RunDirectory, display: AnyDisplay, *, resumed: bool
 ) -> dict[str, Any]:
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
     began = time.monotonic()
     display.phase("preparing the task pool")
     pool_path = ensure_pool(config.pool)

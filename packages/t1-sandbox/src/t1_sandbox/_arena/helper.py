@@ -37,7 +37,10 @@ def run(client: socket.socket, namespaces: Namespaces, spec: Header, *, fresh: b
         fresh: Whether nothing can run in the sandbox yet; otherwise all of it is killed first.
     """
     client = _keep_only(client, namespaces)
-    namespaces.join()
+    try:
+        namespaces.join()
+    except ProcessLookupError:
+        return  # the sandbox has ended meanwhile, which the client learns from its socket
     os.close(namespaces.init)
     # what the sandbox can provoke here must not appear on the client's terminal
     os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), 2)

@@ -178,12 +178,19 @@ def run(client: socket.socket, commands: socket.socket, host: Host) -> None:
         send(client, {"error": str(error)})
         return
     try:
-        trial.start_helper(commands, fresh=True)
-        send(client, {})
+        send(client, _start_first_helper(trial, commands))
         while (request := receive(client)) is not None:
             send(client, _serve(trial, request))
     finally:
         trial.end()
+
+
+def _start_first_helper(trial: Trial, commands: socket.socket) -> Header:
+    try:
+        trial.start_helper(commands, fresh=True)
+    except (OSError, RuntimeError) as error:
+        return {"error": str(error)}
+    return {}
 
 
 def _serve(trial: Trial, request: Frame) -> Header:
