@@ -23,11 +23,15 @@ def commands(
     """Start `t1 ARGUMENTS` with a TMPDIR of its own; what still runs at the end is killed."""
     started: list[Command] = []
 
-    def start(*arguments: str, **environment: str) -> Command:
+    t1_program = (sys.executable, "-c", "from t1_trainer.cli import main; main()")
+
+    def start(
+        *arguments: str, program: tuple[str, ...] = t1_program, **environment: str
+    ) -> Command:
         scratch = tmp_path_factory.mktemp("scratch")
         scratch.chmod(0o755)
         process = subprocess.Popen(
-            [sys.executable, "-c", "from t1_trainer.cli import main; main()", *arguments],
+            [*program, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

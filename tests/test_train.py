@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from running import SMALL, Command, WholeRun, descendants, records
 
+from t1_sandbox import Event, read_journal
+
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 Start = Callable[..., Command]
 
@@ -37,10 +39,10 @@ def test_a_run_leaves_its_directory_and_nothing_else(whole: WholeRun):
         assert (run / name).is_file()
     assert len(list((run / "samples").glob("*.safetensors"))) == 5
     assert len(list((run / "trials" / "step-00001").iterdir())) == 8
-    journal = records(run / "journal.jsonl")
-    created = {r["key"] for r in journal if r["event"] == "created"}
-    assert created
-    assert created == {r["key"] for r in journal if r["event"] == "deleted"}
+    journal = read_journal(run / "journal.jsonl")
+    trials = 5 * 10 + 2 * (4 + 4)  # launched in training; sampled and greedy, before and after
+    assert len({r.key for r in journal.records if r.event is Event.INTENT}) == trials
+    assert journal.unfinished() == []
 
 
 def test_the_metrics_hold_the_invariants_of_every_step(whole: WholeRun):

@@ -204,28 +204,48 @@ def test_on_turn_counts_completions_before_their_commands_run(
     assert events == [("k", 1), "true", ("k", 2), "false", ("k", 3)]
 
 
-def seeds(loop, terminal, task, engines, token_agent, *, seed, key):
+PLACES = [(0, "a"), (0, "b"), (1, "a"), (1, "a/1"), (11, "a")]
+
+
+def seeds(loop, terminal, task, engines, token_agent, place, kind=TokenAgent):
     engine = engines.saying("true", "true", "exit")
-    run(loop, token_agent(engine, seed=seed), terminal, task, key=key)
+    seed, key = place
+    run(loop, token_agent(engine, kind, seed=seed), terminal, task, key=key)
     return [request.seed for request in engine.requests]
+
+
+def assert_streams_differ(groups):
+    every = [seed for group in groups for seed in group]
+    assert len(set(every)) == len(every)
+    assert all(0 <= seed < 2**63 for seed in every)
 
 
 def test_a_turns_seed_depends_on_run_seed_trial_and_turn_alone(
     loop, terminal, task, engines, token_agent
 ):
-    places = [(0, "a"), (0, "b"), (1, "a"), (1, "a/1"), (11, "a")]
-    drawn = {
-        place: seeds(loop, terminal, task, engines, token_agent, seed=place[0], key=place[1])
-        for place in places
-    }
+    bench = (loop, terminal, task, engines, token_agent)
+    drawn = [seeds(*bench, place) for place in PLACES]
 
-    again = seeds(loop, terminal, task, engines, token_agent, seed=0, key="a")
-    assert again == drawn[0, "a"]
+    assert_streams_differ(drawn)
+    assert [seeds(*bench, place) for place in reversed(PLACES)] == drawn[::-1]
     # fixed for good: a stored seed must sample the same trial in the next release
-    assert again[0] == 4508493090892072991
-    every = [seed for group in drawn.values() for seed in group]
-    assert len(set(every)) == len(every)
-    assert all(0 <= seed < 2**63 for seed in every)
+    assert drawn[0][0] == 4508493090892072991
+
+
+class OneStreamAgent(TokenAgent):
+    """The defect: all trials of a run draw the same numbers."""
+
+    async def _sample(self, key, number, prompt):
+        self.engine.sessions.add("")
+        return await super()._sample("", number, prompt)
+
+
+def test_a_stream_shared_by_trials_is_found(loop, terminal, task, engines, token_agent):
+    bench = (loop, terminal, task, engines, token_agent)
+    drawn = [seeds(*bench, place, OneStreamAgent) for place in PLACES]
+
+    with pytest.raises(AssertionError):
+        assert_streams_differ(drawn)
 
 
 def sampler(engines, say, chat, words):

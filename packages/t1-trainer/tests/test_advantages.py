@@ -11,9 +11,7 @@ decays = st.floats(0.05, 1.0)
 masks = st.lists(st.booleans(), min_size=1, max_size=12).map(lambda m: [*m, True, False])
 
 
-def by_definition(
-    values: list[float], reward: float, gamma: float, lam: float
-) -> list[float]:
+def by_definition(values: list[float], reward: float, gamma: float, lam: float) -> list[float]:
     """A_j = sum_k (gamma lambda)^(k-j) delta_k over the trainable tokens of one trajectory."""
     count = len(values)
     delta = [
@@ -22,9 +20,7 @@ def by_definition(
         - values[k]
         for k in range(count)
     ]
-    return [
-        sum((gamma * lam) ** (k - j) * delta[k] for k in range(j, count)) for j in range(count)
-    ]
+    return [sum((gamma * lam) ** (k - j) * delta[k] for k in range(j, count)) for j in range(count)]
 
 
 def advantages(values: list[float], reward: float, gamma: float, lam: float) -> torch.Tensor:

@@ -123,7 +123,9 @@ def test_a_checkpoint_holds_a_policy_to_evaluate(stopped, tmp_path):
     assert directory == checkpoints.policy_directory(5)
     loaded = load_weights(directory)
     assert isinstance(loaded, MoEModel)
-    assert all(torch.equal(v, learner.actor.state_dict()[k]) for k, v in loaded.state_dict().items())
+    assert all(
+        torch.equal(v, learner.actor.state_dict()[k]) for k, v in loaded.state_dict().items()
+    )
     assert (directory / "tokenizer.json").is_file()
 
 

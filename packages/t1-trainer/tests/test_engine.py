@@ -124,32 +124,26 @@ def test_a_cancelled_request_frees_its_row_and_disturbs_nobody(make_model, make_
         async with make_engine(make_model()) as engine, engine.session("b"):
             return await engine.generate(request("b", [4, 5], new=30, seed=7))
 
+    async def cancelled(engine, key):
+        async with engine.session(key):
+            await engine.generate(request(key, [1, 2, 3], new=80))
+
     async def beside_a_cancelled_one():
-        async with make_engine(make_model(), capacity=3) as engine:
-            async with engine.session("b"), engine.session("c"):
-
-                async def victim():
-                    async with engine.session("a"):
-                        await engine.generate(request("a", [1, 2, 3], new=80))
-
-                doomed = asyncio.create_task(victim())
-                await asyncio.sleep(0)
-                answers = [
-                    asyncio.create_task(engine.generate(request(key, [4, 5], new=30, seed=seed)))
-                    for key, seed in (("b", 7), ("c", 8))
-                ]
-                await decoding(engine, 5)
-                doomed.cancel()
-                await asyncio.gather(doomed, return_exceptions=True)
-                assert [entry.request.session for entry in engine._active] in (
-                    ["b", "c"],
-                    ["c", "b"],
+        async with make_engine(make_model(), capacity=2) as engine, engine.session("b"):
+            doomed = asyncio.create_task(cancelled(engine, "a"))
+            # "a" enters first, so "b" has to move into the gap that it leaves
+            await asyncio.sleep(0)
+            answer = asyncio.create_task(engine.generate(request("b", [4, 5], new=30, seed=7)))
+            await decoding(engine, 5)
+            doomed.cancel()
+            await asyncio.gather(doomed, return_exceptions=True)
+            got = await answer
+            # the row is free again: another session fits and is served
+            async with engine.session("c"):
+                await asyncio.gather(
+                    engine.generate(request("c", [9])), engine.generate(request("b", [9]))
                 )
-                got = await asyncio.gather(*answers)
-                # the row is free again: a third session fits
-                async with engine.session("d"):
-                    await engine.generate(request("d", [9]))
-            return got[0]
+        return got
 
     lonely, disturbed = asyncio.run(alone()), asyncio.run(beside_a_cancelled_one())
     assert disturbed.ids.tolist() == lonely.ids.tolist()
@@ -236,37 +230,6 @@ def test_a_stop_id_ends_a_completion_and_is_part_of_it(make_model, make_engine):
     assert answer.finish_reason == "stop"
 
 
-def staggered(make_model, make_engine, converse, order: str, gather: float):
-    """Three trials that start in the given order, a few loop rounds apart."""
-
-    async def late(engine, key, rounds):
-        for _ in range(rounds):
-            await asyncio.sleep(0)
-        return await converse(engine, key, 3)
-
-    async def main():
-        async with make_engine(make_model(), gather=gather, rounded=to_bfloat16) as engine:
-            # all sessions are open before any request, as trials of one step are
-            runs = {k: asyncio.create_task(late(engine, k, i * 4)) for i, k in enumerate(order)}
-            return {k: await task for k, task in runs.items()}, engine.statistics.rounds
-
-    return asyncio.run(main())
-
-
-def sampled(runs) -> list[tuple[str, int, list[int], bytes, bytes]]:
-    return [
-        (
-            key,
-            number,
-            turn.tokens.completion_ids.tolist(),
-            turn.tokens.logprobs.tobytes(),
-            turn.payload.rows.tobytes(),
-        )
-        for key in sorted(runs)
-        for number, turn in enumerate(runs[key])
-    ]
-
-
 def in_lock_step(make_model, make_engine, order: str, gather: float, delays: dict[str, int]):
     async def main():
         async with make_engine(make_model(), gather=gather, rounded=to_bfloat16) as engine:
@@ -282,15 +245,16 @@ def in_lock_step(make_model, make_engine, order: str, gather: float, delays: dic
             return dict(zip(order, answers, strict=True)), engine.statistics.rounds
 
     answers, rounds = asyncio.run(main())
-    bits = {k: (a.ids.tolist(), a.logprobs.tobytes(), a.payload.rows.tobytes()) for k, a in answers.items()}
+    bits = {
+        k: (a.ids.tolist(), a.logprobs.tobytes(), a.payload.rows.tobytes())
+        for k, a in answers.items()
+    }
     return bits, rounds
 
 
 @settings(max_examples=10)
 @given(st.permutations("abc"), st.tuples(*[st.integers(0, 9)] * 3))
-def test_lock_step_gives_the_same_bits_whatever_the_arrival(
-    make_model, make_engine, order, delays
-):
+def test_lock_step_gives_the_same_bits_whatever_the_arrival(make_model, make_engine, order, delays):
     calm, _ = in_lock_step(make_model, make_engine, "abc", 1.0, dict.fromkeys("abc", 0))
     bits, rounds = in_lock_step(
         make_model, make_engine, order, 1.0, dict(zip("abc", delays, strict=True))
@@ -358,7 +322,9 @@ def test_another_temperature_would_be_noticed():
 )
 def test_a_draw_inverts_the_cumulative_distribution(logits, uniform, temperature):
     row = torch.tensor([logits])
-    (drawn,), (logprob,) = sample(row, torch.tensor([temperature]), torch.tensor([uniform]).double())
+    (drawn,), (logprob,) = sample(
+        row, torch.tensor([temperature]), torch.tensor([uniform]).double()
+    )
     logprobs = (row / torch.tensor(temperature)).log_softmax(-1)[0]
     cumulative = logprobs.double().exp().cumsum(-1) / logprobs.double().exp().sum()
     below = float(cumulative[drawn - 1]) if drawn else 0.0
@@ -370,4 +336,6 @@ def test_temperature_zero_takes_the_most_likely_id_and_reports_its_probability()
     logits = torch.tensor([[0.0, 3.0, 1.0], [2.0, 0.0, 0.0]])
     ids, logprobs = sample(logits, torch.zeros(2), torch.tensor([0.99, 0.99]))
     assert ids == [1, 0]
-    assert logprobs == pytest.approx([float(logits.log_softmax(-1)[i, j]) for i, j in ((0, 1), (1, 0))])
+    assert logprobs == pytest.approx(
+        [float(logits.log_softmax(-1)[i, j]) for i, j in ((0, 1), (1, 0))]
+    )

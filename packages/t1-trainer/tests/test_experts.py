@@ -68,9 +68,7 @@ def test_gates_given_to_the_wrong_expert_are_noticed(evaluation):
 
 
 @settings(max_examples=15)
-@given(
-    st.integers(1, 9), st.sampled_from([1, 8, 33, 128]), st.integers(1, 9), st.integers(0, 99)
-)
+@given(st.integers(1, 9), st.sampled_from([1, 8, 33, 128]), st.integers(1, 9), st.integers(0, 99))
 def test_rounding_float32_products_equals_native_bfloat16(rows, inner, columns, seed):
     source = torch.Generator().manual_seed(seed)
     a = to_bfloat16(torch.randn(rows, inner, generator=source))

@@ -93,9 +93,7 @@ def test_the_actor_gradient_ignores_passes_order_and_padding(make_model, make_sa
     whole = learner_of(make_model, micro_batch_trials=len(LENGTHS))
     split = learner_of(make_model, micro_batch_trials=size)
     expected = actor_gradient(whole, batch, old_M, advantages_M)
-    got = actor_gradient(
-        split, shuffled, batch.take(old_M, order), batch.take(advantages_M, order)
-    )
+    got = actor_gradient(split, shuffled, batch.take(old_M, order), batch.take(advantages_M, order))
     assert distance(got, expected) < TOLERANCE
 
 

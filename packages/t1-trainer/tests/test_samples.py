@@ -5,6 +5,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from t1_r3 import RoutingSpec
 from t1_reward import RewardRecord
 from t1_trainer.batch import Batch
 from t1_trainer.config import Config
+from t1_trainer.critic_warm_up import critic_from_actor
 from t1_trainer.errors import CaptureError
 from t1_trainer.learner import Learner
 from t1_trainer.policy.rounding import exact, to_bfloat16
@@ -37,9 +39,9 @@ def trial_of(turns, key: str = "s00001-000-task") -> TrialResult:
     return TrialResult(key, "task", "0" * 64, ("files",), 2, run, REWARD, "")
 
 
-def conversation(make_model, make_engine, converse, turns, seed, rounded=exact):
+def conversation(model, make_engine, converse, turns, seed, rounded=exact):
     async def main():
-        async with make_engine(make_model(), rounded=rounded) as engine:
+        async with make_engine(model, rounded=rounded) as engine:
             return await converse(engine, "a", turns, seed)
 
     return asyncio.run(main())
@@ -48,7 +50,7 @@ def conversation(make_model, make_engine, converse, turns, seed, rounded=exact):
 @settings(max_examples=10)
 @given(st.integers(1, 4), st.integers(0, 50))
 def test_a_trial_is_one_sample_on_the_sampled_ids(make_model, make_engine, converse, turns, seed):
-    run = conversation(make_model, make_engine, converse, turns, seed)
+    run = conversation(make_model(), make_engine, converse, turns, seed)
     (sample,) = samples_of_trial(trial_of(run), SPEC)
     last = run[-1].tokens
     assert sample.tokens.tolist() == [*last.prompt_ids.tolist(), *last.completion_ids.tolist()]
@@ -62,37 +64,43 @@ def test_a_trial_is_one_sample_on_the_sampled_ids(make_model, make_engine, conve
     assert (sample.reward, sample.passed, sample.total, sample.resolved) == (0.15, 3, 5, False)
 
 
-def gap_of(make_model, samples):
-    learner = Learner(make_model(0), make_model(1, value_head=True), Config())
+def gap_of(model, samples):
+    learner = Learner(model, critic_from_actor(model), Config())
     return learner.gap(Batch(tuple(samples)), len(samples))
 
 
 def test_the_trainer_reproduces_a_float32_sampler(make_model, make_engine, converse):
-    run = conversation(make_model, make_engine, converse, 4, 0)
-    report = gap_of(make_model, samples_of_trial(trial_of(run), SPEC))
+    run = conversation(make_model(), make_engine, converse, 4, 0)
+    report = gap_of(make_model(), samples_of_trial(trial_of(run), SPEC))
     assert report.replay_disagreement == report.routing_disagreement == 0
     assert report.replay < 2e-5
 
 
 def test_a_bfloat16_sampler_leaves_a_gap_that_replay_narrows(make_model, make_engine, converse):
+    model = make_model()
+    # at initialisation experts hardly differ; after training a wrong expert costs something
+    with torch.no_grad():
+        for layer in model.moe_layers():
+            layer.gate_up *= 8
+            layer.down *= 8
     samples = [
         sample
         for seed in range(8)
         for sample in samples_of_trial(
-            trial_of(conversation(make_model, make_engine, converse, 4, seed, to_bfloat16)), SPEC
+            trial_of(conversation(model, make_engine, converse, 4, seed, to_bfloat16)), SPEC
         )
     ]
-    report = gap_of(make_model, samples)
+    report = gap_of(model, samples)
     assert report.replay_disagreement == 0
     assert report.routing_disagreement > 0
-    assert 2e-5 < report.replay < report.free
+    assert 2e-5 < report.replay < 0.8 * report.free
 
 
 def test_rows_shifted_by_one_are_noticed(make_model, make_engine, converse):
-    run = conversation(make_model, make_engine, converse, 4, 0)
+    run = conversation(make_model(), make_engine, converse, 4, 0)
     (sample,) = samples_of_trial(trial_of(run), SPEC)
     shifted = dataclasses.replace(sample, routed_experts=np.roll(sample.routed_experts, 1, axis=0))
-    assert gap_of(make_model, [shifted]).replay > 100 * gap_of(make_model, [sample]).replay
+    assert gap_of(make_model(), [shifted]).replay > 100 * gap_of(make_model(), [sample]).replay
 
 
 def changed(turn, **fields):
@@ -121,13 +129,13 @@ def changed(turn, **fields):
 def test_a_defective_capture_aborts_with_its_cause(
     make_model, make_engine, converse, damage, message
 ):
-    first, second, third = conversation(make_model, make_engine, converse, 3, 0)
+    first, second, third = conversation(make_model(), make_engine, converse, 3, 0)
     with pytest.raises(CaptureError, match=message):
         samples_of_trial(trial_of([first, damage(second), third]), SPEC)
 
 
 def test_a_trial_that_spans_two_versions_is_refused(make_model, make_engine, converse):
-    first, second = conversation(make_model, make_engine, converse, 2, 0)
+    first, second = conversation(make_model(), make_engine, converse, 2, 0)
     newer = dataclasses.replace(second.tokens, version_sent=1, version_received=1)
     with pytest.raises(CaptureError, match="version"):
         samples_of_trial(trial_of([first, changed(second, tokens=newer)]), SPEC)

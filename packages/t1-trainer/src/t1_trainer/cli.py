@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import tomli_w
 import typer
@@ -28,6 +28,9 @@ _EXIT_CODES = (
     "Exit codes: 0 done, 1 checked and failed, 2 usage or configuration, 3 infrastructure, "
     "130 interrupted (continue with `t1 resume`)."
 )
+_INTERRUPTED, _INTERRUPTED_CODE = "interrupted; continue with `t1 resume RUN`", 130
+# typer carries its own copy of click in some versions: the base class is found, not imported
+_UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
 app = typer.Typer(
     name="t1",
     help="Train and evaluate terminal agents. Start with: t1 train",
@@ -174,7 +177,10 @@ def main() -> None:
     # torch makes this directory on import, by default beside other users' temporary files
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_directory() / "torchinductor"))
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="t1", standalone_mode=False)
+        # the parser turns an interrupt into this code
+        if code == _INTERRUPTED_CODE:
+            _fail(_INTERRUPTED, code)
     except typer.Exit as ended:
         code = ended.exit_code
     except TrainerError as error:
@@ -184,19 +190,17 @@ def main() -> None:
     except OSError as error:
         code = _fail(f"{error.filename or 'input or output'}: {error.strerror or error}", 3)
     except KeyboardInterrupt:
-        code = _fail("interrupted; continue with `t1 resume RUN`", 130)
+        code = _fail(_INTERRUPTED, _INTERRUPTED_CODE)
     except Exception as error:
         code = _usage_error(error)
     sys.exit(code or 0)
 
 
 def _usage_error(error: Exception) -> int:
-    """Click's usage errors and aborts; anything else is a defect and keeps its traceback."""
-    from click import Abort, ClickException
-
-    if isinstance(error, Abort):
-        return _fail("interrupted; continue with `t1 resume RUN`", 130)
-    if isinstance(error, ClickException):
+    """Usage errors and aborts of the parser; anything else is a defect and keeps its traceback."""
+    if isinstance(error, typer.Abort):
+        return _fail(_INTERRUPTED, _INTERRUPTED_CODE)
+    if isinstance(error, _UsageError):
         error.show()
         return 2
     raise error

@@ -36,8 +36,8 @@ class PolicyConfig(_Section):
 
     actor: str = "builtin:mini/actor"
     """Policy directory of the warm-started actor; `builtin:` names package data."""
-    critic: str | None = "builtin:mini/critic"
-    """Weights directory of the warmed critic; none starts it from the actor with a zero value head."""
+    critic: str = "builtin:mini/critic"
+    """Weights directory of the warmed critic; `actor` copies the actor and adds a zero value head."""
 
 
 class PoolConfig(_Section):

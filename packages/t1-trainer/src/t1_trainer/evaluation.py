@@ -30,14 +30,16 @@ class Evaluation:
     def scores(self, decoding: str, field: str) -> dict[str, list[float]]:
         """Per task id, the valid attempts' values of `resolved`, `reward` or `turns`."""
         scores: dict[str, list[float]] = {}
-        for attempt in self.attempts[decoding]:
-            if attempt.reward is not None:
-                scores.setdefault(attempt.task_id, []).append(float(getattr(attempt, field)))
+        for attempt in self._valid(decoding):
+            scores.setdefault(attempt.task_id, []).append(float(getattr(attempt, field)))
         return scores
 
     def invalid(self, decoding: str) -> int:
         """Attempts without a reward."""
         return sum(attempt.reward is None for attempt in self.attempts[decoding])
+
+    def _valid(self, decoding: str) -> list[Attempt]:
+        return [attempt for attempt in self.attempts[decoding] if attempt.reward is not None]
 
     def summary(self) -> dict[str, Any]:
         """Rates with intervals, by decoding."""
@@ -45,7 +47,7 @@ class Evaluation:
             decoding: {
                 "resolved": asdict(mean_with_interval(self.scores(decoding, "resolved"))),
                 "reward": asdict(mean_with_interval(self.scores(decoding, "reward"))),
-                "turns_mean": float(np.mean([a.turns for a in self.attempts[decoding]])),
+                "turns_mean": float(np.mean([a.turns for a in self._valid(decoding)])),
                 "resolved_by_length": self._by_length(decoding),
                 "attempts": len(self.attempts[decoding]),
                 "invalid": self.invalid(decoding),
@@ -54,11 +56,10 @@ class Evaluation:
         }
 
     def _by_length(self, decoding: str) -> dict[str, float]:
-        lengths = sorted({a.length for a in self.attempts[decoding]})
+        valid = self._valid(decoding)
+        lengths = sorted({attempt.length for attempt in valid})
         return {
-            str(length): float(
-                np.mean([a.resolved for a in self.attempts[decoding] if a.length == length])
-            )
+            str(length): float(np.mean([a.resolved for a in valid if a.length == length]))
             for length in lengths
         }
 

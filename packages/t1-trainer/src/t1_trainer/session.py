@@ -27,6 +27,7 @@ from t1_trainer.policy import MoEModel, PolicyFiles, load_policy
 from t1_trainer.policy.storage import load_weights
 from t1_trainer.pools import ensure_pool
 from t1_trainer.publish import publish_actor_now
+from t1_trainer.report import write_report
 from t1_trainer.rollout.client import RolloutClient
 from t1_trainer.rollout.runtime import RolloutSetup
 from t1_trainer.run_directory import RunDirectory, write_atomically
@@ -123,13 +124,14 @@ def _carry_out(
         before = _evaluated(run, "before", trainer, tasks)
         _train(trainer, checkpoints)
         after = _evaluated(run, "after", trainer, tasks)
-    summary = _summary(run, before, after, time.monotonic() - began)
+    summary = _summary(run, pool, before, after, time.monotonic() - began)
     write_atomically(run.path / "summary.json", json.dumps(summary, indent=2) + "\n")
+    write_report(run, summary)
     return summary
 
 
 def _critic(config: Config, actor: MoEModel) -> MoEModel:
-    if config.policy.critic is None:
+    if config.policy.critic == "actor":
         return critic_from_actor(actor)
     critic = load_weights(resolve_policy(config.policy.critic), value_head=True)
     if critic.config != actor.config:
@@ -170,7 +172,7 @@ def _evaluated(
 
 
 def _summary(
-    run: RunDirectory, before: Evaluation, after: Evaluation, seconds: float
+    run: RunDirectory, pool: Pool, before: Evaluation, after: Evaluation, seconds: float
 ) -> dict[str, Any]:
     steps = run.lines("metrics.jsonl")
     change = {
@@ -193,7 +195,22 @@ def _summary(
         "gap_logprob_free": _mean(steps, "gap/logprob_free"),
         "cancelled_trials": sum(line["rollout/cancelled"] for line in steps),
         "invalid_trials": sum(line["rollout/invalid"] for line in steps),
+        "retention": _retention(run, pool),
     }
+
+
+def _retention(run: RunDirectory, pool: Pool) -> dict[str, dict[str, int]]:
+    """Launched and admitted trials of the whole run, by family and by length."""
+    counts: dict[str, dict[str, int]] = {}
+    for line in run.lines("tasks.jsonl"):
+        admitted = set(line["admitted"])
+        for task_id in {*admitted, *line["cancelled"], *line["invalid"]}:
+            entry = pool.entry(task_id)
+            for name in (*sorted(set(entry.families)), f"length {entry.length}"):
+                count = counts.setdefault(name, {"launched": 0, "admitted": 0})
+                count["launched"] += 1
+                count["admitted"] += task_id in admitted
+    return dict(sorted(counts.items()))
 
 
 def _mean(lines: list[dict[str, Any]], name: str) -> float | None:

@@ -24,7 +24,8 @@ def summary_text(summary: dict[str, Any], run: Path) -> str:
         (
             f"training reward {summary['training_reward_first']:.3f} -> "
             f"{summary['training_reward_last']:.3f}; explained variance "
-            f"{summary['explained_variance_first']:+.2f} -> {summary['explained_variance_last']:+.2f}"
+            f"{_signed(summary['explained_variance_first'])} -> "
+            f"{_signed(summary['explained_variance_last'])}"
         ),
         f"turns per held-out trial {_turns(summary)}",
         (
@@ -35,7 +36,8 @@ def summary_text(summary: dict[str, Any], run: Path) -> str:
             f"{summary['cancelled_trials']} trials cancelled by oversampling, "
             f"{summary['invalid_trials']} invalid"
         ),
-        f"everything is in {run}; evaluate again with: t1 eval {run}",
+        f"admitted share by family: {_shares(summary['retention'])}",
+        f"everything is in {run} (open {run / 'report.html'}); evaluate again with: t1 eval {run}",
     ]
     return "\n".join(lines)
 
@@ -47,6 +49,17 @@ def _interval(value: dict[str, float], scale: float, digits: int = 1) -> str:
 
 def _number(value: float | None) -> str:
     return "not measured" if value is None else f"{value:.4f}"
+
+
+def _signed(value: float | None) -> str:
+    # a batch whose returns are all equal has no explained variance
+    return "undefined" if value is None else f"{value:+.2f}"
+
+
+def _shares(retention: dict[str, dict[str, int]]) -> str:
+    return ", ".join(
+        f"{name} {kept['admitted'] / kept['launched']:.0%}" for name, kept in retention.items()
+    )
 
 
 def _turns(summary: dict[str, Any]) -> str:

@@ -2,11 +2,14 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn, cast
 
 from t1_trainer.errors import PolicyFormatError
 
 __all__ = ["MoEConfig"]
+
+# expert ids are recorded in one byte
+_MAX_EXPERTS = 256
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,16 @@ class MoEConfig:
         return {"model_type": self.model_type, **dataclasses.asdict(self)}
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> "MoEConfig":
+    def from_json(cls, content: Any) -> "MoEConfig":
         """Read `config.json`.
 
         Raises:
-            PolicyFormatError: another `model_type`, or a key that is unknown or missing.
+            PolicyFormatError: another `model_type`, a key that is unknown or missing, or a value
+                that no model can have.
         """
-        content = dict(content)
+        if not isinstance(content, dict):
+            raise PolicyFormatError(f"config.json: expected an object, got {content!r}")
+        content = dict(cast("dict[str, Any]", content))
         found = content.pop("model_type", None)
         if found != cls.model_type:
             raise PolicyFormatError(
@@ -54,6 +60,24 @@ class MoEConfig:
                 "this command runs the embedded policy only"
             )
         try:
-            return cls(**content)
+            config = cls(**content)
         except TypeError as error:
             raise PolicyFormatError(f"config.json: {error}") from error
+        config._check()
+        return config
+
+    def _check(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, (int, float) if field.type is float else int) or value <= 0:
+                kind = "number" if field.type is float else "integer"
+                self._refuse(field.name, f"expected a positive {kind}")
+        if self.hidden_size % self.num_attention_heads:
+            self._refuse("num_attention_heads", f"must divide hidden_size = {self.hidden_size}")
+        if self.num_experts_per_tok > self.num_experts:
+            self._refuse("num_experts_per_tok", f"exceeds num_experts = {self.num_experts}")
+        if self.num_experts > _MAX_EXPERTS:
+            self._refuse("num_experts", f"expected at most {_MAX_EXPERTS}")
+
+    def _refuse(self, name: str, expected: str) -> NoReturn:
+        raise PolicyFormatError(f"config.json: {name} = {getattr(self, name)!r}: {expected}")

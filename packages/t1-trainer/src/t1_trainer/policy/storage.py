@@ -43,18 +43,29 @@ def load_weights(directory: Path, *, value_head: bool = False) -> MoEModel:
     Raises:
         PolicyFormatError: a file is missing or unreadable, or tensors do not match the config.
     """
+    config = _read_config(directory)
     try:
-        content = json.loads((directory / "config.json").read_text())
-        config = MoEConfig.from_json(content)
         state = load_file(str(directory / _WEIGHTS))
-    except (OSError, ValueError, SafetensorError) as error:
-        raise PolicyFormatError(f"policy directory {directory}: {error}") from error
+    except (OSError, SafetensorError) as error:
+        raise PolicyFormatError(f"{directory / _WEIGHTS}: cannot be read: {error}") from error
     model = MoEModel(config, value_head=value_head)
     try:
         model.load_state_dict(state, strict=True)
     except RuntimeError as error:
         raise PolicyFormatError(f"policy directory {directory}: {error}") from error
     return model
+
+
+def _read_config(directory: Path) -> MoEConfig:
+    path = directory / "config.json"
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise PolicyFormatError(f"{path}: cannot be read: {error}") from error
+    try:
+        return MoEConfig.from_json(content)
+    except PolicyFormatError as error:
+        raise PolicyFormatError(f"policy directory {directory}: {error}") from error
 
 
 def save_policy(policy: PolicyFiles, directory: Path) -> None:

@@ -9,6 +9,7 @@ Knows nothing of models or turns; `t1_trainer.policy.chat` places the specials.
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import cast
 
 from t1_trainer.errors import PolicyFormatError
 
@@ -70,9 +71,9 @@ class Tokenizer:
             PolicyFormatError: the file is missing or not one that `save` wrote.
         """
         try:
-            content = json.loads(path.read_text())
-            return cls(content["pieces"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise PolicyFormatError(
-                f"{path.name}: cannot be read as a tokenizer: {error}"
-            ) from error
+            pieces = json.loads(path.read_text())["pieces"]
+            if not isinstance(pieces, list):
+                raise PolicyFormatError(f"pieces: expected a list of texts, got {pieces!r}")
+            return cls(cast("list[str]", pieces))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PolicyFormatError(f"{path}: cannot be read as a tokenizer: {error}") from error

@@ -187,6 +187,8 @@ class RolloutRuntime:
         for result in results:
             if result.reward.reward is None:
                 invalid[result.task_id] = f"no verdict: {result.reward.cause}"
+            elif not result.run.turns:
+                invalid[result.task_id] = "nothing sampled: the prompt exceeds the context bound"
             else:
                 samples.extend(samples_of_trial(result, self._routing))
         folder = self._setup.run_directory / "trials" / f"step-{request.step:05d}"

@@ -1,0 +1,207 @@
+"""The run directory: whole lines only, one writer, and a full disk that says so."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from t1_trainer.config import Config
+from t1_trainer.errors import RunDirectoryError, StorageError
+from t1_trainer.run_directory import RunDirectory, write_atomically
+
+TASKS = {"admitted": ["a"], "cancelled": [], "invalid": {}}
+
+
+@pytest.fixture
+def run(tmp_path):
+    directory = RunDirectory.create(tmp_path / "run", Config(seed=7))
+    yield directory
+    directory.close()
+
+
+def record(run: RunDirectory, step: int, **metrics: float) -> None:
+    run.record_step({"step": step, **metrics}, TASKS)
+
+
+def steps(run: RunDirectory, name: str = "metrics.jsonl") -> list[int]:
+    return [line["step"] for line in run.lines(name)]
+
+
+def test_a_new_run_keeps_its_configuration(run):
+    assert RunDirectory.open(run.path, lock=False).config == Config(seed=7)
+
+
+def test_a_directory_in_use_is_not_taken(run):
+    with pytest.raises(RunDirectoryError, match="already exists: continue it with `t1 resume"):
+        RunDirectory.create(run.path, Config())
+    assert run.config == Config(seed=7)
+
+
+def test_an_empty_directory_may_be_used(tmp_path):
+    (tmp_path / "run").mkdir()
+    RunDirectory.create(tmp_path / "run", Config()).close()
+
+
+def test_a_directory_that_is_no_run_is_refused(tmp_path):
+    with pytest.raises(RunDirectoryError, match=r"is not a run directory: it has no config\.toml"):
+        RunDirectory.open(tmp_path)
+
+
+def test_every_step_is_one_line_and_one_event(run):
+    record(run, 1, loss=0.5)
+    record(run, 2, loss=0.25)
+    assert [(line["step"], line["loss"]) for line in run.lines("metrics.jsonl")] == [
+        (1, 0.5),
+        (2, 0.25),
+    ]
+    assert run.lines("tasks.jsonl")[1] == {"schema_version": 1, "step": 2, **TASKS}
+    assert [p.name for p in (run.path / "events").iterdir()][0].startswith("events.out.tfevents")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_that_json_lacks_become_null(run, value):
+    record(run, 1, loss=value, kept=1.5)
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is not JSON")
+
+    text = (run.path / "metrics.jsonl").read_text()
+    assert json.loads(text, parse_constant=refuse) == {
+        "schema_version": 1,
+        "step": 1,
+        "loss": None,
+        "kept": 1.5,
+    }
+
+
+def test_a_nan_written_as_is_would_not_be_json():
+    with pytest.raises(AssertionError):
+        json.loads(json.dumps({"loss": math.nan}), parse_constant=lambda name: pytest.fail(name))
+
+
+@settings(max_examples=10)
+@given(whole=st.integers(0, 3), cut=st.integers(1, 40))
+def test_a_torn_last_line_is_left_out_and_written_over(tmp_path_factory, whole, cut):
+    run = RunDirectory.create(tmp_path_factory.mktemp("runs") / "run", Config())
+    for step in range(1, whole + 2):
+        record(run, step, loss=step / 3)
+    path = run.path / "metrics.jsonl"
+    last = len(path.read_bytes().splitlines(keepends=True)[-1])
+    # the process was killed in the middle of the last line
+    with path.open("rb+") as file:
+        file.truncate(path.stat().st_size - min(cut, last))
+    assert steps(run) == list(range(1, whole + 1))
+    run.rewind(whole)
+    record(run, whole + 1, loss=0.0)
+    assert steps(run) == list(range(1, whole + 2))
+    run.close()
+
+
+def test_appending_to_a_torn_line_without_rewinding_would_lose_a_step(run):
+    record(run, 1)
+    path = run.path / "metrics.jsonl"
+    path.write_text(path.read_text()[:-3])
+    record(run, 2)
+    with pytest.raises(json.JSONDecodeError):
+        run.lines("metrics.jsonl")
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 5), st.integers(0, 6))
+def test_rewinding_drops_exactly_the_later_steps(tmp_path_factory, done, kept):
+    run = RunDirectory.create(tmp_path_factory.mktemp("runs") / "run", Config())
+    for step in range(1, done + 1):
+        record(run, step)
+    run.rewind(kept)
+    for name in ("metrics.jsonl", "tasks.jsonl"):
+        assert steps(run, name) == list(range(1, min(done, kept) + 1))
+    run.close()
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from t1_trainer.run_directory import RunDirectory
+run = RunDirectory.open(Path(sys.argv[1]))
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_run_that_another_process_writes_is_refused_until_that_process_is_gone(run):
+    run.close()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(run.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        with pytest.raises(RunDirectoryError, match="is being written by another process"):
+            RunDirectory.open(run.path)
+        # reading needs no lock
+        assert RunDirectory.open(run.path, lock=False).config.seed == 7
+        # even a killed writer leaves no lock behind
+        holder.kill()
+        holder.wait()
+    RunDirectory.open(run.path).close()
+
+
+def test_closing_gives_the_lock_back(run):
+    with pytest.raises(RunDirectoryError, match="another process"):
+        RunDirectory.open(run.path)
+    run.close()
+    RunDirectory.open(run.path).close()
+
+
+def test_a_full_disk_is_a_storage_error_that_names_the_file(run):
+    record(run, 1)
+    (run.path / "metrics.jsonl").unlink()
+    (run.path / "metrics.jsonl").symlink_to("/dev/full")
+    with pytest.raises(StorageError, match=r"No space left on device: .*metrics\.jsonl"):
+        record(run, 2)
+
+
+def test_a_full_disk_for_events_is_a_storage_error(run, monkeypatch):
+    record(run, 1)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    assert run._events is not None
+    monkeypatch.setattr(run._events, "flush", full)
+    with pytest.raises(StorageError, match=r"No space left on device: .*events"):
+        record(run, 2)
+
+
+def test_an_atomic_write_replaces_or_leaves_the_old(tmp_path):
+    path = tmp_path / "deep" / "file.json"
+    write_atomically(path, "old")
+    write_atomically(path, "new")
+    assert path.read_text() == "new"
+    path.with_name("file.json.tmp").symlink_to("/dev/full")
+    with pytest.raises(StorageError, match=r"file\.json"):
+        write_atomically(path, "newest")
+    assert path.read_text() == "new"
+
+
+def test_logs_are_numbered_by_attempt(run):
+    first = run.next_log("rollout")
+    first.touch()
+    assert [first.name, run.next_log("rollout").name] == ["rollout_1.log", "rollout_2.log"]
+
+
+def test_the_folders_are_those_of_the_documentation(run):
+    readme = Path(__file__).parents[1] / "README.md"
+    if not readme.exists():  # installed without its source tree
+        return
+    text = readme.read_text()
+    for path in run.path.iterdir():
+        name = f"{path.name}/" if path.is_dir() else path.name
+        assert name in text, f"README does not explain {name}"
