@@ -90,7 +90,11 @@ def test_the_report_comes_only_from_the_command_that_was_given_it(runner, sandbo
 
     without = runner.run(sealed.exec("echo ${T1_REPORT_FD-none}"))
     assert runner.run(
-        sealed.exec("pgrep -c bash; exec 3> /tmp/open; sleep 0.3; cat /tmp/open")
+        sealed.exec(
+            "exec 3> /tmp/open; for i in {1..400}; do grep -q forged /tmp/open && break; sleep 0.02; done;"
+            " cat /tmp/open",
+            timeout_s=20,
+        )
     ).stdout.count(b"forged"), "the forger would have found an open descriptor"
     with_report = runner.run(
         sealed.exec("echo seen; echo '{\"ok\": 1}' >&$T1_REPORT_FD", report=True)

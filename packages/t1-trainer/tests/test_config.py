@@ -88,7 +88,9 @@ def test_an_unknown_preset_names_the_known_ones():
 
 
 def test_files_win_over_the_preset_and_later_files_over_earlier(tmp_path):
-    first = written(tmp_path, "a.toml", "steps = 7\n[optimizer]\nactor_lr = 0.5\n[ppo]\ngamma = 0.9")
+    first = written(
+        tmp_path, "a.toml", "steps = 7\n[optimizer]\nactor_lr = 0.5\n[ppo]\ngamma = 0.9"
+    )
     second = written(tmp_path, "b.toml", "[optimizer]\nactor_lr = 0.25")
     preset, config = load_config([]), load_config([first, second])
     assert (config.steps, config.optimizer.actor_lr, config.ppo.gamma) == (7, 0.25, 0.9)
@@ -138,7 +140,9 @@ configs = st.builds(
     seed=st.integers(0, 2**40),
     steps=st.integers(2, 99),
     deterministic=st.booleans(),
-    policy=st.builds(PolicyConfig, critic=st.sampled_from(["actor", "builtin:mini/critic", "/x y"])),
+    policy=st.builds(
+        PolicyConfig, critic=st.sampled_from(["actor", "builtin:mini/critic", "/x y"])
+    ),
     pool=st.builds(PoolConfig, path=st.none() | st.just("/somewhere/pool")),
     rollout=st.builds(RolloutConfig, batch_size=st.integers(1, 100), gather=st.just(0.25)),
     optimizer=st.builds(

@@ -94,6 +94,7 @@ def summary(**changes: float | None) -> dict:
         "gap_logprob_free": 0.005,
         "cancelled_trials": 4,
         "invalid_trials": 1,
+        "retention": {"files": {"launched": 4, "admitted": 3}},
         **changes,
     }
 
@@ -103,14 +104,13 @@ def test_the_closing_words_name_what_was_gained(tmp_path):
     assert "3 steps in 1.5 min" in text
     assert "change +0.0 (95 % interval" in text
     assert "training reward 0.250 -> 0.500; explained variance +0.10 -> +0.90" in text
+    assert "admitted share by family: files 75%" in text
     assert f"t1 eval {tmp_path}" in text
 
 
 def test_what_was_not_measured_does_not_spoil_the_closing_words(tmp_path):
     text = summary_text(
-        summary(
-            explained_variance_first=None, explained_variance_last=None, gap_logprob_free=None
-        ),
+        summary(explained_variance_first=None, explained_variance_last=None, gap_logprob_free=None),
         tmp_path,
     )
     assert "explained variance undefined -> undefined" in text

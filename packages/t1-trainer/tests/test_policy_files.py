@@ -92,7 +92,7 @@ def test_a_foreign_file_is_refused_and_named(policy, name, content):
 def test_a_tokenizer_of_another_size_is_refused(policy):
     _, directory = policy
     Tokenizer(("ls", "cat ", "rm ")).save(directory / "tokenizer.json")
-    with pytest.raises(PolicyFormatError, match="has 264 ids, config.json says vocab_size 263"):
+    with pytest.raises(PolicyFormatError, match=r"has 264 ids, config\.json says vocab_size 263"):
         load_policy(directory)
 
 

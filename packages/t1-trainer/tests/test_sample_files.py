@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from t1_trainer.errors import StorageError
 from t1_trainer.optimizer_files import load_optimizer, save_optimizer
+from t1_trainer.policy.storage import save_weights
 from t1_trainer.sample_files import load_samples, save_samples
 from t1_trainer.samples import Sample
 
@@ -62,6 +63,15 @@ def test_a_full_disk_is_a_storage_error_that_names_the_file(make_samples, tmp_pa
     with files_no_larger_than(200), pytest.raises(StorageError, match=r"batch\.safetensors"):
         save_samples(path, make_samples(0, [9] * 20))
     assert not path.exists()
+
+
+def test_a_full_disk_for_weights_or_optimizers_is_a_storage_error(make_model, tmp_path):
+    _, optimizer = trained(0)
+    with files_no_larger_than(100), pytest.raises(StorageError, match="state: cannot be written"):
+        save_optimizer(optimizer, tmp_path / "state")
+    # large enough for config.json
+    with files_no_larger_than(2000), pytest.raises(StorageError, match=r"model\.safetensors"):
+        save_weights(make_model(), tmp_path / "policy")
 
 
 def trained(seed: int, steps: int = 2) -> tuple[torch.nn.Linear, torch.optim.Optimizer]:

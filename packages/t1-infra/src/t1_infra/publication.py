@@ -189,7 +189,7 @@ class _Barrier:
         self.seconds[phase] = self.clock.monotonic() - begin
 
 
-class _DeadlineMissed(Exception):  # noqa: N818 - never leaves this module
+class _DeadlineMissed(Exception):
     pass
 
 

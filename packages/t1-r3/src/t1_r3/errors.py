@@ -42,7 +42,7 @@ class RoutingError(R3Error, ValueError):
         return f"{known}: {self.problem}" if known else self.problem
 
 
-class MissingRouting(R3Error, LookupError):  # noqa: N818 - names the condition, as KeyError does
+class MissingRouting(R3Error, LookupError):
     """A position of the stitched stream has no routing row and may not borrow one.
 
     Attributes:
@@ -61,7 +61,7 @@ class MissingRouting(R3Error, LookupError):  # noqa: N818 - names the condition,
         return f"no routing row for position {self.position} (turn {self.turn}): {self.cause}"
 
 
-class ReplayMismatch(R3Error, AssertionError):  # noqa: N818 - names the condition, as KeyError does
+class ReplayMismatch(R3Error, AssertionError):
     """A forward pass did not use the recorded experts.
 
     Attributes:

@@ -122,11 +122,10 @@ class RunDirectory:
         """
         self._append("metrics.jsonl", metrics)
         self._append("tasks.jsonl", {"step": metrics["step"], **tasks})
-        events = self._event_writer()
-        for name, value in metrics.items():
-            if isinstance(value, int | float) and math.isfinite(value):
-                events.add_scalar(name, value, metrics["step"])
-        events.flush()
+        try:
+            self._add_events(metrics)
+        except OSError as error:
+            raise StorageError(error.errno, error.strerror, str(self.path / "events")) from error
 
     def rewind(self, step: int) -> None:
         """Drop the records of steps after `step`: they will be run again."""
@@ -151,6 +150,13 @@ class RunDirectory:
                 file.flush()
         except OSError as error:
             raise StorageError(error.errno, error.strerror, str(self.path / name)) from error
+
+    def _add_events(self, metrics: Mapping[str, Any]) -> None:
+        events = self._event_writer()
+        for name, value in metrics.items():
+            if isinstance(value, int | float) and math.isfinite(value):
+                events.add_scalar(name, value, metrics["step"])
+        events.flush()
 
     def _event_writer(self) -> SummaryWriter:
         if self._events is None:

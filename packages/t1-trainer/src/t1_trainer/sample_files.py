@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from t1_trainer.errors import StorageError
@@ -43,7 +43,7 @@ def save_samples(path: Path, samples: Sequence[Sample]) -> None:
         temporary.replace(path)
     except OSError as error:
         raise StorageError(error.errno, error.strerror, str(path)) from error
-    except Exception as error:
+    except SafetensorError as error:
         # safetensors reports a full disk as an error of its own
         raise StorageError(f"{path}: cannot write samples: {error}") from error
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from t1_trainer.errors import PolicyFormatError
+from t1_trainer.errors import PolicyFormatError, StorageError
 from t1_trainer.policy.config import MoEConfig
 from t1_trainer.policy.model import MoEModel
 from t1_trainer.policy.tokenizer import Tokenizer
@@ -30,11 +30,19 @@ class PolicyFiles:
 
 
 def save_weights(model: MoEModel, directory: Path) -> None:
-    """Write `config.json` and `model.safetensors`."""
+    """Write `config.json` and `model.safetensors`.
+
+    Raises:
+        StorageError: the weights cannot be written.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.json").write_text(json.dumps(model.config.to_json(), indent=2) + "\n")
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
-    save_file(state, str(directory / _WEIGHTS), metadata={"format": "pt"})
+    path = directory / _WEIGHTS
+    try:
+        save_file(state, str(path), metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise StorageError(f"{path}: cannot be written: {error}") from error
 
 
 def load_weights(directory: Path, *, value_head: bool = False) -> MoEModel:

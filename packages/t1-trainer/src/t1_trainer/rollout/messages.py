@@ -106,7 +106,7 @@ class Collected:
         retention: per family and per length ("length 3").
         seconds: wall time by phase.
         cpu_seconds: CPU time of the rollout process.
-        statistics: counters of engine and sandboxes over this batch.
+        statistics: what engine and sandboxes did meanwhile, cancelled trials included.
     """
 
     samples: tuple[Sample, ...]

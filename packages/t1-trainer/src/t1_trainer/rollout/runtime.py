@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -129,7 +129,7 @@ class RolloutRuntime:
             CaptureError: a sample lacks token ids or routing rows.
             TrialFailed: too many trials failed to fill the batch.
         """
-        started, cpu = time.monotonic(), time.process_time()
+        started, cpu, counts = time.monotonic(), time.process_time(), self._counts()
         progress: dict[str, tuple[int, int]] = {}
         keys = {
             f"s{request.step:05d}-{i:03d}-{task}": task for i, task in enumerate(request.task_ids)
@@ -159,15 +159,19 @@ class RolloutRuntime:
                 completion_key=lambda result: (len(result.run.turns), positions[result.key]),
                 frontier=lambda: min(progress.values(), default=None),
             )
-        return self._batch(request, keys, collected, started, cpu)
+        batch = self._batch(request, keys, collected)
+        return replace(
+            batch,
+            seconds=time.monotonic() - started,
+            cpu_seconds=time.process_time() - cpu,
+            statistics={name: now - counts[name] for name, now in self._counts().items()},
+        )
 
     def _batch(
         self,
         request: Collect,
         keys: dict[str, str],
         collected: "FirstCollected[TrialResult]",
-        started: float,
-        cpu: float,
     ) -> Collected:
         for _, error in collected.failed:
             # a failed environment is an invalid trial; anything else is a defect and ends the run
@@ -200,9 +204,8 @@ class RolloutRuntime:
             cancelled=tuple(keys[key] for key in collected.cancelled),
             invalid=invalid,
             retention=self._retention(request.task_ids, [r.task_id for r in results]),
-            seconds=time.monotonic() - started,
-            cpu_seconds=time.process_time() - cpu,
-            statistics=self._statistics(),
+            seconds=0.0,
+            cpu_seconds=0.0,
         )
 
     async def evaluate(self, request: Evaluate) -> list[Attempt]:
@@ -283,16 +286,16 @@ class RolloutRuntime:
             for name, count in sorted(all_launched.items())
         }
 
-    def _statistics(self) -> dict[str, float]:
+    def _counts(self) -> dict[str, float]:
+        """Counters since the process started; a batch reports their growth."""
         engine = self.engine.statistics
         admission = self._controller.statistics()
         return {
             "engine/decode_steps": engine.decode_steps,
             "engine/sampled_tokens": engine.sampled_tokens,
             "engine/prefilled_tokens": engine.prefilled_tokens,
-            "sandbox/created_total": admission.created_total,
-            "sandbox/deleted_total": admission.deleted_total,
-            "sandbox/failed_total": admission.failed_total,
+            "sandbox/created": admission.created_total,
+            "sandbox/failed": admission.failed_total,
         }
 
     @contextlib.asynccontextmanager
