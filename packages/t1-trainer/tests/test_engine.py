@@ -155,11 +155,8 @@ def test_a_cancelled_request_frees_its_row_and_disturbs_nobody(make_model, make_
     assert np.allclose(disturbed.logprobs, lonely.logprobs, atol=2e-5)
 
 
-def test_a_retired_row_that_keeps_its_place_disturbs_its_neighbour(
-    make_model, make_engine, monkeypatch
-):
-    # the defect: the freed place is taken by another request, but its cache row stays behind
-    monkeypatch.setattr("t1_trainer.rollout.engine.LocalEngine._exchange", lambda *_: None)
+def beside_a_shorter_one(make_model, make_engine):
+    """Logprobs of a completion whose neighbour ends first and stays open, and what they should be."""
 
     async def main():
         async with make_engine(make_model()) as engine, engine.session("a"), engine.session("b"):
@@ -170,8 +167,21 @@ def test_a_retired_row_that_keeps_its_place_disturbs_its_neighbour(
             return kept
 
     kept = asyncio.run(main())
-    expected = full_logprobs(make_model(), [4, 5, *kept.ids.tolist()])[1:]
-    assert not np.allclose(kept.logprobs, expected, atol=1e-2)
+    return kept.logprobs, full_logprobs(make_model(), [4, 5, *kept.ids.tolist()])[1:]
+
+
+def test_a_completion_goes_on_when_its_neighbour_ends(make_model, make_engine):
+    got, expected = beside_a_shorter_one(make_model, make_engine)
+    assert np.allclose(got, expected, atol=2e-5)
+
+
+def test_a_retired_row_that_keeps_its_place_disturbs_its_neighbour(
+    make_model, make_engine, monkeypatch
+):
+    # the defect: the freed place is taken by another request, but its cache row stays behind
+    monkeypatch.setattr("t1_trainer.rollout.engine.LocalEngine._exchange", lambda *_: None)
+    got, expected = beside_a_shorter_one(make_model, make_engine)
+    assert not np.allclose(got, expected, atol=1e-2)
 
 
 def test_weights_are_refused_while_a_request_is_in_flight(make_model, make_engine):
@@ -265,6 +275,20 @@ def test_lock_step_gives_the_same_bits_whatever_the_arrival(make_model, make_eng
     )
     assert bits == calm
     assert rounds == 1
+
+
+def test_a_batch_is_laid_out_by_key_and_not_by_arrival(make_model, make_engine):
+    async def main():
+        async with make_engine(make_model()) as engine, engine.session("b"), engine.session("a"):
+            asked = [
+                asyncio.create_task(engine.generate(request(key, [1], new=20))) for key in "ba"
+            ]
+            await decoding(engine, 2)
+            rows = [entry.request.session for entry in engine._active]
+            await asyncio.gather(*asked)
+            return rows
+
+    assert asyncio.run(main()) == ["a", "b"]
 
 
 def test_without_lock_step_arrival_decides_the_batches(make_model, make_engine):
