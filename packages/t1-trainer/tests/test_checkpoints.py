@@ -7,7 +7,7 @@ from t1_infra import CheckpointError
 from t1_trainer.batch import Batch
 from t1_trainer.checkpoints import RunCheckpoints
 from t1_trainer.config import Config
-from t1_trainer.errors import RunDirectoryError
+from t1_trainer.errors import ConfigError, RunDirectoryError
 from t1_trainer.learner import Learner
 from t1_trainer.policy import MoEModel, Tokenizer
 from t1_trainer.policy.storage import load_weights
@@ -132,8 +132,9 @@ def test_a_checkpoint_holds_a_policy_to_evaluate(stopped, tmp_path):
 def test_a_run_without_checkpoints_says_that_nothing_is_lost(make_model, tmp_path):
     with pytest.raises(RunDirectoryError, match="no checkpoint yet"):
         checkpoints_in(tmp_path).restore(learner_of(make_model, 0))
-    with pytest.raises(CheckpointError, match="no weights yet"):
-        checkpoints_in(tmp_path).policy_directory(None)
+    assert not checkpoints_in(tmp_path).any()
+    with pytest.raises(ConfigError, match=r"--checkpoint 7: the run has weights of steps \[\]"):
+        checkpoints_in(tmp_path).policy_directory(7)
 
 
 def test_a_damaged_checkpoint_is_refused(stopped, make_model, tmp_path):

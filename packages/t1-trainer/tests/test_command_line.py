@@ -14,7 +14,6 @@ import pytest
 from t1_trainer import cli
 from t1_trainer.config import Config
 from t1_trainer.config_files import load_config
-from t1_trainer.run_directory import RunDirectory
 
 VERBS = ("train", "resume", "eval", "warm-start")
 
@@ -153,9 +152,9 @@ def test_a_full_disk_is_one_message_and_exit_code_3(t1):
     assert out == ""
 
 
-def test_a_pool_that_is_none_is_exit_code_3(t1, tmp_path):
+def test_a_pool_that_is_none_is_exit_code_2(t1, tmp_path):
     code, _, err = t1("train", "-o", "run", "-q", "--pool.path", str(tmp_path))
-    assert code == 3
+    assert code == 2
     assert "index.jsonl: missing" in err
     assert "Traceback" not in err
 
@@ -178,16 +177,6 @@ def test_a_defect_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["t1", "train"])
     with pytest.raises(ZeroDivisionError):
         cli.main()
-
-
-def test_a_run_that_has_no_checkpoint_says_so(t1, tmp_path):
-    small = Config.model_validate(
-        {"pool": {"train_tasks": 1, "heldout_tasks": 1}, "evaluation": {"tasks": 1}}
-    )
-    RunDirectory.create(tmp_path / "run", small).close()
-    code, _, err = t1("resume", "-q", "run")
-    assert code == 2
-    assert "no checkpoint yet: nothing was lost" in err
 
 
 def test_help_does_not_wait_for_torch():

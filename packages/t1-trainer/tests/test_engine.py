@@ -308,15 +308,53 @@ def test_a_seed_fixes_a_completion_and_another_seed_changes_it(make_model, make_
     assert first == second != third
 
 
-def test_a_failed_engine_tells_every_caller(make_model, make_engine):
+def test_a_failed_engine_tells_every_caller(make_model, make_engine, monkeypatch):
+    def broken(*_: object) -> None:
+        raise RuntimeError("out of memory")
+
     async def main():
         engine = make_engine(make_model())
         async with engine, engine.session("a"):
-            # 60 is outside the vocabulary: the forward pass raises
-            with pytest.raises(EngineError, match=r"the engine stopped: .*60"):
-                await engine.generate(request("a", [60]))
+            monkeypatch.setattr("t1_trainer.policy.decoder.CachedDecoder.feed", broken)
+            with pytest.raises(EngineError, match="the engine stopped: out of memory"):
+                await engine.generate(request("a", [1]))
             with pytest.raises(EngineError, match="the engine stopped"):
                 await engine.generate(request("a", [1]))
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("prompt", "new", "message"),
+    [
+        ([1], 0, "max_new_tokens is 0"),
+        ([], 3, "at least one id"),
+        ([60], 3, r"all in \[0, 60\)"),
+        ([-1], 3, r"all in \[0, 60\)"),
+    ],
+)
+def test_a_request_that_would_fail_is_refused_and_the_engine_goes_on(
+    make_model, make_engine, prompt, new, message
+):
+    async def main():
+        engine = make_engine(make_model())
+        async with engine, engine.session("a"):
+            with pytest.raises(EngineError, match=message):
+                await engine.generate(request("a", prompt, new=new))
+            assert len((await engine.generate(request("a", [1]))).ids) > 0
+
+    asyncio.run(main())
+
+
+def test_a_session_has_one_request_in_flight(make_model, make_engine):
+    async def main():
+        engine = make_engine(make_model())
+        async with engine, engine.session("a"):
+            first = asyncio.create_task(engine.generate(request("a", [1])))
+            await asyncio.sleep(0)
+            with pytest.raises(EngineError, match="in flight already"):
+                await engine.generate(request("a", [2]))
+            assert len((await first).ids) > 0
 
     asyncio.run(main())
 

@@ -12,8 +12,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from t1_infra import CheckpointError, CheckpointKind, CheckpointStore
-from t1_trainer.errors import RunDirectoryError
+from t1_infra import CheckpointKind, CheckpointStore
+from t1_trainer.errors import ConfigError, RunDirectoryError
 from t1_trainer.learner import Learner
 from t1_trainer.optimizer_files import load_optimizer, save_optimizer
 from t1_trainer.policy import PolicyFiles, Tokenizer, save_policy
@@ -65,6 +65,10 @@ class RunCheckpoints:
             if state.pending is not None:
                 save_samples(directory / "pending.safetensors", state.pending.samples)
 
+    def any(self) -> bool:
+        """Whether there is a resumable checkpoint."""
+        return self._store.latest(CheckpointKind.RESUMABLE) is not None
+
     def restore(self, learner: Learner) -> TrainingState:
         """Load the newest resumable checkpoint into `learner`; the state it was saved with.
 
@@ -100,13 +104,13 @@ class RunCheckpoints:
         """The actor of a weights-only checkpoint, as a policy directory; None is the newest.
 
         Raises:
-            CheckpointError: there is none for this step.
+            ConfigError: there is none for this step.
         """
-        kind = CheckpointKind.WEIGHTS_ONLY
-        chosen = self._store.latest(kind) if step is None else step
-        if chosen is None:
-            raise CheckpointError(Path("checkpoints"), "the run has no weights yet")
-        return self._store.load(chosen, kind=kind).path / "actor"
+        steps = self._store.steps(CheckpointKind.WEIGHTS_ONLY)
+        if not steps or (step is not None and step not in steps):
+            raise ConfigError(f"--checkpoint {step}: the run has weights of steps {steps}")
+        chosen = steps[-1] if step is None else step
+        return self._store.load(chosen, kind=CheckpointKind.WEIGHTS_ONLY).path / "actor"
 
     def _write_weights(self, learner: Learner, directory: Path) -> None:
         save_policy(PolicyFiles(learner.actor, self._tokenizer), directory / "actor")

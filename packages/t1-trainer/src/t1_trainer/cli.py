@@ -115,7 +115,7 @@ def evaluate(
     agent: Annotated[str, typer.Option(help="policy, oracle or noop.")] = "policy",
     attempts: Annotated[int, typer.Option("--n-attempts", "-k", min=1, help="Per task.")] = 1,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 1.0,
-    tasks: Annotated[int | None, typer.Option(min=1, help="Held-out tasks (default all).")] = None,
+    tasks: Annotated[int | None, typer.Option(min=2, help="Held-out tasks (default all).")] = None,
     output_dir: Annotated[
         Path | None,
         typer.Option("--output-dir", "-o", help="Keeps the trials (default runs/eval-<time>)."),
@@ -185,7 +185,10 @@ def main() -> None:
         code = ended.exit_code
     except TrainerError as error:
         code = _fail(str(error), error.exit_code)
-    except (SandboxError, InfraError, RewardError) as error:
+    except RewardError as error:
+        # a pool, task or record that is not what it should be
+        code = _fail(str(error), 2)
+    except (SandboxError, InfraError) as error:
         code = _fail(str(error), 3)
     except OSError as error:
         code = _fail(f"{error.filename or 'input or output'}: {error.strerror or error}", 3)

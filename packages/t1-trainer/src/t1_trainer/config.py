@@ -7,7 +7,7 @@ embedded, two CPU cores, no network. `t1_trainer.config_files` reads TOML and ov
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
     "CheckpointConfig",
@@ -144,8 +144,8 @@ class PPOConfig(_Section):
 class EvaluationConfig(_Section):
     """Held-out evaluation before and after training."""
 
-    tasks: Positive | None = None
-    """Held-out tasks to use; none uses all."""
+    tasks: Annotated[int, Field(ge=2)] | None = None
+    """Held-out tasks to use, at least two for an interval; none uses all."""
     attempts: Annotated[int, Field(ge=0)] = 3
     """Sampled attempts per task."""
     temperature: PositiveFloat = 1.0
@@ -191,27 +191,27 @@ class Config(_Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()
 
-    @model_validator(mode="after")
-    def _consistent(self) -> "Config":
-        rollout = self.rollout
-        launched = self.launched_trials
-        if launched > rollout.max_sandboxes and self.deterministic:
-            raise ValueError(
+    def contradictions(self) -> list[str]:
+        """What two settings say against each other, one line each, naming both."""
+        rollout, ppo = self.rollout, self.ppo
+        found: list[str] = []
+        if self.launched_trials > rollout.max_sandboxes and self.deterministic:
+            found.append(
                 f"deterministic mode starts all trials of a step together: rollout.max_sandboxes "
-                f"({rollout.max_sandboxes}) must be at least the {launched} trials that "
-                "rollout.batch_size and rollout.oversampling launch"
+                f"({rollout.max_sandboxes}) must be at least the {self.launched_trials} trials "
+                "that rollout.batch_size and rollout.oversampling launch"
             )
         if rollout.max_completion_tokens >= rollout.max_context_tokens:
-            raise ValueError(
+            found.append(
                 f"rollout.max_completion_tokens ({rollout.max_completion_tokens}) must be less "
                 f"than rollout.max_context_tokens ({rollout.max_context_tokens})"
             )
-        if self.ppo.critic_only_steps > self.steps:
-            raise ValueError(
-                f"ppo.critic_only_steps ({self.ppo.critic_only_steps}) must not exceed "
-                f"steps ({self.steps})"
+        if ppo.critic_only_steps > self.steps:
+            found.append(
+                f"ppo.critic_only_steps ({ppo.critic_only_steps}) must not exceed steps "
+                f"({self.steps})"
             )
-        return self
+        return found
 
     @property
     def launched_trials(self) -> int:

@@ -73,13 +73,14 @@ def validate_config(table: Mapping[str, Any], source: str) -> Config:
         ConfigError: one line per wrong key or value, prefixed with `source`.
     """
     try:
-        return Config.model_validate(dict(table))
+        config = Config.model_validate(dict(table))
     except ValidationError as error:
         lines = [
             _explain(source, detail["loc"], detail["type"], detail["msg"], detail.get("input"))
             for detail in error.errors()
         ]
         raise ConfigError("\n".join(lines)) from error
+    return _consistent(config, source)
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,11 +144,13 @@ def with_overrides(config: Config, arguments: Sequence[str]) -> Config:
     """
     if not arguments:
         return config
-    try:
-        return tyro.cli(Config, default=config, args=arguments, prog="t1 train")
-    except ValidationError as error:
-        lines = [
-            _explain("command line", d["loc"], d["type"], d["msg"], d.get("input"))
-            for d in error.errors()
-        ]
-        raise ConfigError("\n".join(lines)) from error
+    return _consistent(
+        tyro.cli(Config, default=config, args=arguments, prog="t1 train"), "command line"
+    )
+
+
+def _consistent(config: Config, source: str) -> Config:
+    found = config.contradictions()
+    if found:
+        raise ConfigError("\n".join(f"{source}: {line}" for line in found))
+    return config

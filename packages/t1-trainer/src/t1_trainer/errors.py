@@ -5,6 +5,7 @@ TrainerError
 ├── PolicyFormatError (ValueError)  exit 2: a policy directory is incomplete or foreign
 ├── RunDirectoryError (ValueError)  exit 2: a run directory is missing, taken or not resumable
 ├── CaptureError (RuntimeError)     exit 3: token ids or routing rows are missing or wrong
+├── TrainingDiverged (RuntimeError)  exit 3: a gradient is not finite
 ├── RolloutFailed (RuntimeError)    exit 3: the rollout process died or could not go on
 └── StorageError (OSError)          exit 3: the run directory cannot be written
 """
@@ -17,6 +18,7 @@ __all__ = [
     "RunDirectoryError",
     "StorageError",
     "TrainerError",
+    "TrainingDiverged",
 ]
 
 
@@ -46,6 +48,10 @@ class RunDirectoryError(TrainerError, ValueError):
 
 class CaptureError(TrainerError, RuntimeError):
     """Token ids, log-probs or routing rows of a sample are missing or contradict each other."""
+
+
+class TrainingDiverged(TrainerError, RuntimeError):
+    """A gradient is not finite; the weights were left as they were before the step."""
 
 
 class RolloutFailed(TrainerError, RuntimeError):

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from t1_eval import Interval, mean_with_interval, paired_difference
 from t1_trainer.config import EvaluationConfig
+from t1_trainer.errors import RolloutFailed
 from t1_trainer.rollout.client import RolloutClient
 from t1_trainer.rollout.messages import Attempt, Evaluate
 
@@ -77,17 +78,26 @@ class Evaluation:
 def evaluate(
     rollout: RolloutClient, task_ids: Sequence[str], config: EvaluationConfig, name: str
 ) -> Evaluation:
-    """Evaluate the served weights."""
-    wanted = {"sampled": (config.attempts, config.temperature), "greedy": (int(config.greedy), 0.0)}
-    return Evaluation(
-        {
-            decoding: rollout.call(
-                Evaluate(f"eval-{name}-{decoding}", tuple(task_ids), attempts, temperature)
-            )
-            for decoding, (attempts, temperature) in wanted.items()
-            if attempts
-        }
-    )
+    """Evaluate the served weights.
+
+    Raises:
+        RolloutFailed: no attempt of a decoding has a verdict.
+    """
+    decodings = {
+        "sampled": (config.attempts, config.temperature),
+        "greedy": (int(config.greedy), 0.0),
+    }
+    results: dict[str, list[Attempt]] = {}
+    for decoding, (attempts, temperature) in decodings.items():
+        if attempts:
+            wanted = Evaluate(f"eval-{name}-{decoding}", tuple(task_ids), attempts, temperature)
+            results[decoding] = rollout.call(wanted)
+            if all(attempt.reward is None for attempt in results[decoding]):
+                raise RolloutFailed(
+                    f"{wanted.name}: no attempt has a verdict; first cause: "
+                    f"{results[decoding][0].cause}"
+                )
+    return Evaluation(results)
 
 
 def compare(before: Evaluation, after: Evaluation) -> dict[str, dict[str, Interval]]:

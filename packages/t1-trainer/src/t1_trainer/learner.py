@@ -14,7 +14,7 @@ from torch import Tensor
 from t1_r3 import disagreement
 from t1_trainer.batch import Batch, Packed
 from t1_trainer.config import Config, OptimizerConfig
-from t1_trainer.errors import CaptureError
+from t1_trainer.errors import CaptureError, TrainingDiverged
 from t1_trainer.policy import MoEModel
 from t1_trainer.ppo import clipped_policy_loss, clipped_value_loss
 
@@ -200,6 +200,11 @@ class Learner:
         norm = torch.nn.utils.clip_grad_norm_(
             model.parameters(), float("inf") if limit is None else limit
         )
+        if not norm.isfinite():
+            raise TrainingDiverged(
+                f"the gradient norm is {float(norm)} at weight version {self.version}: lower "
+                "optimizer.actor_lr or optimizer.critic_lr and resume from the last checkpoint"
+            )
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         return float(norm)

@@ -62,11 +62,13 @@ def heldout_tasks(pool: Pool, config: Config) -> tuple[str, ...]:
     """
     ids = pool.ids("heldout")
     wanted = config.evaluation.tasks
-    if not ids or (wanted is not None and wanted > len(ids)):
+    if len(ids) < (wanted or 2):
         raise ConfigError(
             f"evaluation.tasks = {wanted}: the pool has {len(ids)} held-out tasks; "
             "lower it or raise pool.heldout_tasks"
         )
+    if not pool.ids("train"):
+        raise ConfigError(f"pool {pool.directory} has no training tasks")
     return ids[:wanted]
 
 
@@ -94,11 +96,7 @@ def start(config: Config, run: RunDirectory, display: AnyDisplay) -> dict[str, A
 
 
 def resume(run: RunDirectory, display: AnyDisplay) -> dict[str, Any]:
-    """Continue a run from its newest checkpoint; returns its summary.
-
-    Raises:
-        RunDirectoryError: it has no checkpoint.
-    """
+    """Continue a run from its newest checkpoint, or from the beginning; returns its summary."""
     return _carry_out(run.config, run, display, resumed=True)
 
 
@@ -112,7 +110,8 @@ def _carry_out(
     policy = load_policy(resolve_policy(config.policy.actor))
     learner = Learner(policy.model, _critic(config, policy.model), config)
     checkpoints = RunCheckpoints(run.path / "checkpoints", config.checkpoint.keep, policy.tokenizer)
-    state = checkpoints.restore(learner) if resumed else TrainingState()
+    # a run that was interrupted before its first checkpoint starts from the beginning
+    state = checkpoints.restore(learner) if resumed and checkpoints.any() else TrainingState()
     run.rewind(state.step)
     pool = Pool.open(pool_path)
     tasks = heldout_tasks(pool, config)

@@ -157,12 +157,7 @@ class LocalEngine:
         session = self._sessions.get(request.session)
         if session is None:
             raise EngineError(f"session {request.session!r} is not open")
-        total = len(request.prompt_ids) + request.max_new_tokens
-        if total > self._decoder.max_length:
-            raise EngineError(
-                f"prompt_ids ({len(request.prompt_ids)}) + max_new_tokens "
-                f"({request.max_new_tokens}) exceed the cache length {self._decoder.max_length}"
-            )
+        self._check(request)
         uniforms = np.random.Generator(np.random.Philox(key=request.seed)).random(
             request.max_new_tokens
         )
@@ -174,6 +169,22 @@ class LocalEngine:
             return await answer
         finally:
             self._forget(entry)
+
+    def _check(self, request: GenerateRequest) -> None:
+        """Refuse what would fail in the batch and take other sessions' requests with it."""
+        prompt, new = request.prompt_ids, request.max_new_tokens
+        vocabulary = self._decoder.config.vocab_size
+        if new < 1:
+            raise EngineError(f"max_new_tokens is {new}, expected at least 1")
+        if not len(prompt) or prompt.min() < 0 or prompt.max() >= vocabulary:
+            raise EngineError(f"prompt_ids: expected at least one id, all in [0, {vocabulary})")
+        if len(prompt) + new > self._decoder.max_length:
+            raise EngineError(
+                f"prompt_ids ({len(prompt)}) + max_new_tokens ({new}) exceed the cache length "
+                f"{self._decoder.max_length}"
+            )
+        if any(e.request.session == request.session for e in [*self._waiting, *self._active]):
+            raise EngineError(f"session {request.session!r} has a request in flight already")
 
     def _close(self, key: str) -> None:
         """Free a row: the highest slot moves into the gap, so that slots stay 0 .. n-1."""
