@@ -92,16 +92,9 @@ def test_weights_do_not_depend_on_diagnostics(t1: Start, whole: WholeRun, tmp_pa
     assert final_state(run) == final_state(whole.path)
 
 
-def test_another_seed_gives_other_weights(t1: Start, whole: WholeRun, tmp_path: Path):
-    run = tmp_path / "run"
-    code, _, err = t1("train", "-q", "-o", str(run), *whole.settings, "--seed=1").finish()
-    assert code == 0, err
-    assert final_state(run) != final_state(whole.path)
-
-
 def test_an_interrupt_ends_everything_and_the_run_can_be_resumed(t1: Start, tmp_path: Path):
     run = tmp_path / "run"
-    command = t1("train", "-q", "-o", str(run), *SMALL, "--steps=4", "--checkpoint.every-steps=1")
+    command = t1("train", "-q", "-o", str(run), *SMALL, "--steps=3", "--checkpoint.every-steps=1")
     command.poll_until(lambda: len(records(run / "metrics.jsonl")) >= 1)
     command.process.send_signal(signal.SIGINT)
     code, _, err = command.finish()
@@ -111,7 +104,7 @@ def test_an_interrupt_ends_everything_and_the_run_can_be_resumed(t1: Start, tmp_
     assert command.leaves_nothing()
     code, _, err = t1("resume", "-q", str(run)).finish()
     assert code == 0, err
-    assert [line["step"] for line in records(run / "metrics.jsonl")] == [1, 2, 3, 4]
+    assert [line["step"] for line in records(run / "metrics.jsonl")] == [1, 2, 3]
 
 
 def test_a_killed_rollout_process_is_one_clear_error(t1: Start, tmp_path: Path):
@@ -135,10 +128,12 @@ def test_a_killed_rollout_process_is_one_clear_error(t1: Start, tmp_path: Path):
 def test_the_oracle_solves_every_task_and_the_idle_agent_none(t1: Start, tmp_path: Path):
     rates = {}
     for agent in ("oracle", "noop"):
-        command = t1("eval", "-q", "--json", "--agent", agent, "-o", str(tmp_path / agent))
+        command = t1(
+            "eval", "-q", "--json", "--agent", agent, "--tasks=64", "-o", str(tmp_path / agent)
+        )
         code, out, err = command.finish()
         assert code == 0, err
         rates[agent] = json.loads(out)
     assert rates["oracle"]["resolved"]["mean"] == 1.0
-    assert rates["oracle"]["tasks"] == 256
+    assert rates["oracle"]["tasks"] == 64
     assert rates["noop"]["reward"]["mean"] == 0.0

@@ -73,7 +73,7 @@ class Command:
             self.seen |= descendants(self.process.pid)
             assert time.monotonic() < deadline, "the condition was not met in time"
             assert self.process.poll() is None, self.process.communicate()
-            _PAUSE.wait(0.02)
+            _PAUSE.wait(0.1)
 
     def finish(self, limit_s: float = 180.0) -> tuple[int, str, str]:
         """Exit code, stdout and stderr."""
@@ -84,7 +84,7 @@ class Command:
         """Whether every process it was seen to start is gone soon, and its TMPDIR is empty."""
         deadline = time.monotonic() + limit_s
         while alive(self.seen) and time.monotonic() < deadline:
-            _PAUSE.wait(0.02)
+            _PAUSE.wait(0.1)
         return not alive(self.seen) and not any(self.scratch.iterdir())
 
 

@@ -8,7 +8,7 @@ because a trial is admitted only when no running one can still come before it.
 
 import asyncio
 import heapq
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -45,7 +45,7 @@ async def collect_first(
     *,
     order: Literal["arrival", "logical"] = "arrival",
     completion_key: Callable[[Result], Any] | None = None,
-    frontier: Callable[[], Any] | None = None,
+    frontier: Callable[[Collection[str]], Any] | None = None,
     loser_limit_s: float = _LOSER_LIMIT_S,
 ) -> Collected[Result]:
     """Runs all trials at once, admits the first `target` and cancels the rest.
@@ -57,8 +57,9 @@ async def collect_first(
         target: How many to admit.
         order: "arrival", or "logical" for the order of (completion key, trial key).
         completion_key: For "logical": the sortable key of a result.
-        frontier: For "logical": the least completion key a running trial could still have; without
-            it, or when it returns None, nothing is admitted before all trials have ended.
+        frontier: For "logical": given the keys of the trials whose end has not been taken in yet,
+            the least completion key one of them could have. Without it, or when it returns None,
+            nothing is admitted before all trials have ended.
         loser_limit_s: Seconds the cancelled trials get to end.
 
     Raises:
@@ -102,7 +103,7 @@ class _Collection(Generic[Result]):
         self,
         target: int,
         completion_key: Callable[[Result], Any] | None,
-        frontier: Callable[[], Any] | None,
+        frontier: Callable[[Collection[str]], Any] | None,
     ) -> None:
         self.running: dict[asyncio.Future[Result], str] = {}
         self._launched: list[str] = []
@@ -157,7 +158,7 @@ class _Collection(Generic[Result]):
     def _is_next(self) -> bool:
         if self._completion_key is None or not self.running:
             return True
-        least = self._frontier() if self._frontier else None
+        least = self._frontier(self.running.values()) if self._frontier else None
         return least is not None and self._waiting[0][0] < least
 
     async def stop(self, limit_s: float) -> tuple[str, ...]:

@@ -148,7 +148,6 @@ class RolloutRuntime:
             try:
                 return await runner.run(self._pool.task(keys[key]), key)
             finally:
-                del progress[key]
                 self._finished += 1
 
         async with self._reporting(f"rollout {request.step}", request.target):
@@ -157,7 +156,7 @@ class RolloutRuntime:
                 request.target,
                 order="logical" if self._config.deterministic else "arrival",
                 completion_key=lambda result: (len(result.run.turns), positions[result.key]),
-                frontier=lambda: min(progress.values(), default=None),
+                frontier=lambda running: min(progress[key] for key in running),
             )
         batch = self._batch(request, keys, collected)
         return replace(
