@@ -48,7 +48,7 @@ def _interval(value: dict[str, float], scale: float, digits: int = 1) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:.4f}"
+    return "not measured" if value is None else f"{value:.5f}"
 
 
 def _signed(value: float | None) -> str:
