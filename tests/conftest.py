@@ -31,7 +31,8 @@ def commands(
         scratch = tmp_path_factory.mktemp("scratch")
         scratch.chmod(0o755)
         process = subprocess.Popen(
-            [*program, *arguments],
+            # a test run started in the background ignores interrupts, and its children would too
+            ["env", "--default-signal=INT", *program, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
