@@ -18,7 +18,7 @@ class Deadlines:
     Attributes:
         create_s: Creating one sandbox.
         agent_s: All turns of one trial.
-        verifier_s: Verifying one trial, its seal included.
+        verifier_s: Running one trial's tests; sealing is a control operation.
         control_s: Any other control operation.
     """
 

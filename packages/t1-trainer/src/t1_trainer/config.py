@@ -102,7 +102,7 @@ class RolloutConfig(_Section):
 
 
 class OptimizerConfig(_Section):
-    """Adam with decoupled weight decay, constant rates after an optional linear warm-up of none."""
+    """Adam with decoupled weight decay and constant rates."""
 
     actor_lr: PositiveFloat = 1e-6
     """The paper's value; `mini` needs far more at its scale."""

@@ -15,6 +15,7 @@ import fcntl
 import json
 import math
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from t1_trainer.errors import RunDirectoryError, StorageError
 __all__ = ["RunDirectory", "write_atomically"]
 
 _SCHEMA_VERSION = 1
+_CLOSE_LIMIT_S = 5.0
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -103,7 +105,10 @@ class RunDirectory:
     def close(self) -> None:
         """Flush events and release the lock."""
         if self._events is not None:
-            self._events.close()
+            # an interrupt inside the writer's queue can leave it locked for good; steps are flushed
+            closing = threading.Thread(target=self._events.close, daemon=True)
+            closing.start()
+            closing.join(_CLOSE_LIMIT_S)
             self._events = None
         if self._lock is not None:
             os.close(self._lock)

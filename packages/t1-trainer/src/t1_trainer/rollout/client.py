@@ -114,7 +114,7 @@ class RolloutClient:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._reader.join()
+        self._reader.join(_CLOSE_DEADLINE_S)
         self._connection.close()
 
     def _read(self) -> None:
