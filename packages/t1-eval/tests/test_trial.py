@@ -316,19 +316,21 @@ def test_a_sandbox_that_is_not_given_back_is_found(bench, engines, token_agent, 
         async def run(self, task, key):
             self.agent.kept.append(self.controller.lease(t1_sandbox.SandboxSpec(), key=key))
             await self.agent.kept[0].__aenter__()
+            entered.set()
             await forever()
 
     class Keeping(ScriptedAgent):
         kept = []  # noqa: RUF012, what keeps the lease from being collected
 
     before = bench.provider.statistics().alive
+    entered = asyncio.Event()
     runner = bench.runner(Keeping(lambda task: ()))
     fields = {f.name: getattr(runner, f.name) for f in dataclasses.fields(runner)}
 
     async def hoard():
         trial = asyncio.create_task(Hoarder(**fields).run(task, "trial"))
-        while runner.controller.statistics().alive == 0:  # noqa: ASYNC110, admission sets no event
-            await asyncio.sleep(0.005)
+        # not until `alive` is 1: the lease is entered a moment later, and a cancel between is cleaned up
+        await entered.wait()
         trial.cancel()
         await asyncio.wait([trial])
         await runner.controller.drain()
