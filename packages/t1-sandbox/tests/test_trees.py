@@ -77,11 +77,12 @@ def test_an_archive_that_reaches_outside_is_refused(tmp_path, kind, name, target
     assert [path.name for path in tmp_path.iterdir()] == ["t"]
 
 
-def test_set_uid_bits_are_stripped_and_inner_links_kept(tmp_path):
+def test_set_uid_bits_are_stripped_and_times_and_inner_links_kept(tmp_path):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         program = tarfile.TarInfo("bin/program")
         program.mode = 0o6775
+        program.mtime = 1_000_000_000
         archive.addfile(program)
         link = tarfile.TarInfo("run")
         link.type, link.linkname = tarfile.SYMTYPE, "bin/program"
@@ -89,4 +90,5 @@ def test_set_uid_bits_are_stripped_and_inner_links_kept(tmp_path):
     trees.extract(buffer.getvalue(), tmp_path)
 
     assert (tmp_path / "bin/program").stat().st_mode & 0o7777 == 0o775
+    assert (tmp_path / "bin/program").stat().st_mtime == 1_000_000_000
     assert (tmp_path / "run").readlink().as_posix() == "bin/program"

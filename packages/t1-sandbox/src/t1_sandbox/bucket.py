@@ -6,7 +6,6 @@ A waiter that is cancelled gives its place to the next one and takes no token.
 """
 
 import asyncio
-from collections import deque
 
 from t1_sandbox.clock import Clock
 from t1_sandbox.errors import SpecError
@@ -36,24 +35,13 @@ class TokenBucket:
         self._clock = clock
         self._tokens = float(burst)
         self._counted_at = clock.monotonic()
-        self._queue: deque[asyncio.Future[None]] = deque()
+        self._turn = asyncio.Lock()  # first in, first out
 
     async def acquire(self) -> None:
         """Returns when a token has been taken; callers are served in the order they came."""
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(turn)
-        try:
-            self._call_first()
-            await turn
+        async with self._turn:
             while not self._take():
                 await self._clock.sleep((1 - self._tokens) / self._rate)
-        finally:
-            self._queue.remove(turn)
-            self._call_first()
-
-    def _call_first(self) -> None:
-        if self._queue and not self._queue[0].done():
-            self._queue[0].set_result(None)
 
     def _take(self) -> bool:
         now = self._clock.monotonic()

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 
 from t1_sandbox.doctor import Row, examine
-from t1_sandbox.errors import IsolationUnavailable
+from t1_sandbox.errors import SandboxError
 
 EXIT_OK = 0
 EXIT_INFRASTRUCTURE = 3
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         rows = asyncio.run(examine())
-    except IsolationUnavailable as error:
+    except SandboxError as error:
         print(f"t1-sandbox: {error}", file=sys.stderr)  # noqa: T201, the CLI's message
         return EXIT_INFRASTRUCTURE
     _print(rows, as_json=options.json)

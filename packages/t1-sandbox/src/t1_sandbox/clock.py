@@ -6,6 +6,8 @@ import itertools
 import time
 from typing import Protocol
 
+from t1_sandbox.errors import SpecError
+
 _SETTLING_ROUNDS = 50
 
 
@@ -55,7 +57,13 @@ class ManualClock:
         await woken
 
     async def advance(self, seconds: float) -> None:
-        """Moves the time on, stopping at every sleeper and letting tasks run there."""
+        """Moves the time on, stopping at every sleeper and letting tasks run there.
+
+        Raises:
+            SpecError: `seconds` is negative.
+        """
+        if seconds < 0:
+            raise SpecError(f"seconds={seconds}, expected 0 or more: time does not go back")
         end = self._now + seconds
         await _settle()
         while self._sleepers and self._sleepers[0][0] <= end:

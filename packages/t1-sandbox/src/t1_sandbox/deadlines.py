@@ -8,7 +8,7 @@ from typing import Literal
 
 from t1_sandbox.errors import DeadlineExceeded, SpecError
 
-Layer = Literal["create", "agent", "verifier", "control"]
+Layer = Literal["agent", "verifier", "control"]
 
 
 @dataclass(frozen=True)
@@ -16,19 +16,17 @@ class Deadlines:
     """Limits in seconds.
 
     Attributes:
-        create_s: Creating one sandbox.
         agent_s: All turns of one trial.
         verifier_s: Running one trial's tests; sealing is a control operation.
         control_s: Any other control operation.
     """
 
-    create_s: float = 30.0
     agent_s: float = 3600.0
     verifier_s: float = 900.0
     control_s: float = 60.0
 
     def __post_init__(self) -> None:
-        for name in ("create_s", "agent_s", "verifier_s", "control_s"):
+        for name in ("agent_s", "verifier_s", "control_s"):
             if not getattr(self, name) > 0:
                 raise SpecError(f"{name}={getattr(self, name)}, expected more than 0 seconds")
 

@@ -56,7 +56,7 @@ class DeadlineExceeded(SandboxError, TimeoutError):
     """Raised when a layer of `Deadlines` runs out of time.
 
     Attributes:
-        layer: Which one: create, agent, verifier or control.
+        layer: Which one: agent, verifier or control.
         limit_s: Its limit in seconds.
     """
 

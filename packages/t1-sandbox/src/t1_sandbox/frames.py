@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 PREFIX = struct.Struct("!II")
 MAX_HEADER_BYTES = 64 << 20
 MAX_PAYLOAD_BYTES = 1 << 30
+MAX_REPORT_BYTES = 1 << 20
 _MAX_DESCRIPTORS = 4
 _BROKEN = "the connection ended inside a frame"
 

@@ -8,6 +8,7 @@ one is ignored and reported when read, and cut off when the journal is opened ag
 """
 
 import enum
+import errno
 import json
 import os
 import time
@@ -97,12 +98,12 @@ class Journal:
         """Appends one record.
 
         Raises:
-            OSError: The file cannot be written.
+            OSError: The file cannot be written; it then ends with the record before.
         """
         record = JournalRecord(event, key, time.time(), detail)
-        self.records.append(record)
         if self._descriptor is not None:
-            os.write(self._descriptor, _encode(record))
+            _append(self._descriptor, _encode(record))
+        self.records.append(record)
 
     def close(self) -> None:
         """Closes the file; may be repeated."""
@@ -144,6 +145,14 @@ def _encode(record: JournalRecord) -> bytes:
         "detail": record.detail,
     }
     return json.dumps(fields).encode() + b"\n"
+
+
+def _append(descriptor: int, line: bytes) -> None:
+    written = os.write(descriptor, line)
+    if written < len(line):
+        # on a full disk: what follows would be glued to the torn line
+        os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "journal")
 
 
 def _cut_torn_line(descriptor: int) -> None:

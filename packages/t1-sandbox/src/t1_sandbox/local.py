@@ -3,10 +3,12 @@
     every sandbox lives in the provider's arena process; the arena lives no longer than this process
 
 So whatever happens here (cancellation, an exception, SIGKILL), nothing is left behind. It starts
-only on a host that can isolate, which a sandbox made on entry proves.
+only on a host that can isolate, which a command in a sandbox made on entry proves.
 """
 
 import asyncio
+import socket
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -20,12 +22,6 @@ from t1_sandbox.local_sandbox import LocalSandbox
 from t1_sandbox.session import CONTROL_LIMIT_S, Session
 from t1_sandbox.spec import Capabilities, SandboxSpec
 
-_ENFORCES = frozenset(
-    {
-        *("network", "filesystem", "disk", "inodes", "pids"),
-        *("memory_per_process", "file_size", "output"),
-    }
-)
 _PROBE_KEY = "t1-sandbox-probe"
 
 
@@ -35,16 +31,12 @@ class ProviderStatistics:
 
     Attributes:
         created: Sandboxes that became ready.
-        failed: Creations that did not, cancelled ones included.
         alive: Sandboxes that still hold anything, those being created or deleted included.
-        lost_helpers: Commands that ended as LOST.
         left_open: Keys of the sandboxes that closing the provider had to end.
     """
 
     created: int
-    failed: int
     alive: int
-    lost_helpers: int
     left_open: tuple[str, ...]
 
 
@@ -60,20 +52,17 @@ class LocalProvider:
         self._sessions: dict[str, Session] = {}
         self._keys: set[str] = set()
         self._created = 0
-        self._failed = 0
-        self._ended_lost_helpers = 0
         self._left_open: tuple[str, ...] = ()
 
     async def __aenter__(self) -> Self:
-        """Starts the arena and proves with one sandbox that it isolates.
+        """Starts the arena and proves with a command in a sandbox that it isolates.
 
         Raises:
             IsolationUnavailable: This host cannot; the message says what is missing.
         """
         self._arena = await ArenaClient.start(self._bubblewrap)
         try:
-            probe = await self.create(SandboxSpec(), key=_PROBE_KEY)
-            await probe.delete()
+            await self._prove()
         except (CreateError, SandboxLost) as error:
             await self.aclose()
             raise IsolationUnavailable(f"{self._bubblewrap.path} failed: {error}") from error
@@ -82,6 +71,13 @@ class LocalProvider:
             raise
         self._created = 0
         return self
+
+    async def _prove(self) -> None:
+        probe = await self.create(SandboxSpec(), key=_PROBE_KEY)
+        result = await probe.exec("true")
+        await probe.delete()
+        if result.exit_code != 0:
+            raise CreateError(f"`true` in a sandbox: {result}")
 
     async def __aexit__(
         self,
@@ -94,19 +90,13 @@ class LocalProvider:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What this provider enforces."""
-        found = self._bubblewrap
-        return Capabilities("namespaces", _ENFORCES, str(found.path), found.origin)
+        """What this provider works with."""
+        return Capabilities(str(self._bubblewrap.path), self._bubblewrap.origin)
 
     def statistics(self) -> ProviderStatistics:
         """Returns the counts so far."""
-        lost = sum(session.lost_helpers for session in self._sessions.values())
         return ProviderStatistics(
-            created=self._created,
-            failed=self._failed,
-            alive=len(self._keys),
-            lost_helpers=self._ended_lost_helpers + lost,
-            left_open=self._left_open,
+            created=self._created, alive=len(self._keys), left_open=self._left_open
         )
 
     async def create(self, spec: SandboxSpec, *, key: str) -> LocalSandbox:
@@ -127,7 +117,6 @@ class LocalProvider:
         try:
             session = await self._begin(self._arena, spec, key)
         except BaseException:
-            self._failed += 1
             if key not in self._sessions:
                 self._keys.discard(key)
             raise
@@ -135,17 +124,14 @@ class LocalProvider:
         return LocalSandbox(key, session)
 
     async def _begin(self, arena: ArenaClient, spec: SandboxSpec, key: str) -> Session:
-        control, control_peer = channel_pair()
-        commands, commands_peer = channel_pair()
-        try:
+        with ExitStack() as channels, ExitStack() as peers:
+            try:
+                control, control_peer = _pair(channels, peers)
+                commands, commands_peer = _pair(channels, peers)
+            except OSError as error:
+                raise CreateError(f"sandbox {key!r}: {error}") from error
             trial = await arena.start_trial(control_peer, commands_peer)
-        except BaseException:
-            control.close()
-            commands.close()
-            raise
-        finally:
-            control_peer.close()
-            commands_peer.close()
+            channels.pop_all()
         session = Session(spec, trial, control, commands)
         self._sessions[key] = session
         trial.gone.add_done_callback(lambda _: self._forget(key))
@@ -162,7 +148,6 @@ class LocalProvider:
     def _forget(self, key: str) -> None:
         session = self._sessions.pop(key)
         session.close()
-        self._ended_lost_helpers += session.lost_helpers
         self._keys.discard(key)
 
     async def find(self) -> list[str]:
@@ -190,6 +175,13 @@ class LocalProvider:
             session.close()
         await arena.close()
         await asyncio.sleep(0)  # the ends of the trials are noted by callbacks
+
+
+def _pair(channels: ExitStack, peers: ExitStack) -> tuple[Channel, socket.socket]:
+    channel, peer = channel_pair()
+    channels.callback(channel.close)
+    peers.callback(peer.close)
+    return channel, peer
 
 
 async def _create(control: Channel, spec: SandboxSpec, key: str) -> None:

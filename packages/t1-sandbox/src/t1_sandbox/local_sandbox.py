@@ -6,9 +6,10 @@ from itertools import pairwise
 from t1_sandbox.errors import SandboxSealed, SpecError
 from t1_sandbox.frames import MAX_PAYLOAD_BYTES, Header
 from t1_sandbox.session import Session
-from t1_sandbox.spec import ExecResult, check_place
+from t1_sandbox.spec import ExecResult, check_environment, check_place
 
-_MAX_COMMAND = 8 << 20
+# Linux takes less. Written as JSON, 12 bytes for one character at worst, it still fits a header.
+_MAX_COMMAND = 4 << 20
 
 
 class _Local:
@@ -23,6 +24,8 @@ class _Local:
 
     async def get_file(self, path: str, *, max_bytes: int = 1 << 20) -> bytes:
         """See `Sandbox.get_file`."""
+        if not 0 <= max_bytes <= MAX_PAYLOAD_BYTES:
+            raise SpecError(f"max_bytes={max_bytes}, expected 0 to {MAX_PAYLOAD_BYTES}")
         request: Header = {"op": "get_file", "path": path, "max_bytes": max_bytes}
         return await self._open_session().transfer(request, max_bytes=max_bytes)
 
@@ -33,21 +36,39 @@ class _Local:
     def _open_session(self) -> Session:
         return self._session
 
-    async def _exec(self, request: Header) -> ExecResult:
-        limit, timeout = request["max_output_bytes"], request["timeout_s"]
-        if not 0 <= limit <= MAX_PAYLOAD_BYTES // 4:
-            raise SpecError(f"max_output_bytes={limit}, expected 0 to {MAX_PAYLOAD_BYTES // 4}")
-        if not 0 < timeout < 1e6:
-            raise SpecError(f"timeout_s={timeout}, expected more than 0 and less than 1e6 seconds")
+    async def _exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        timeout_s: float,
+        max_output_bytes: int,
+        merge_stderr: bool,
+        report: bool = False,
+    ) -> ExecResult:
+        if not 0 <= max_output_bytes <= MAX_PAYLOAD_BYTES // 4:
+            raise SpecError(
+                f"max_output_bytes={max_output_bytes}, expected 0 to {MAX_PAYLOAD_BYTES // 4}"
+            )
+        if not 0 < timeout_s < 1e6:
+            raise SpecError(
+                f"timeout_s={timeout_s}, expected more than 0 and less than 1e6 seconds"
+            )
         session = self._open_session()
-        request["op"] = "exec"
-        request["cwd"] = request["cwd"] or session.spec.workdir
-        request["env"] = {**session.spec.env, **(request["env"] or {})}
-        command: str | Sequence[str] = request["command"]
-        request["command"] = command if isinstance(command, str) else list(command)
-        if sum(map(len, command)) > _MAX_COMMAND:
-            raise SpecError(f"command longer than {_MAX_COMMAND} characters")
-        return await session.exec(request, max_output_bytes=limit, timeout_s=timeout)
+        request: Header = {
+            "op": "exec",
+            "command": command if isinstance(command, str) else list(command),
+            "cwd": cwd or session.spec.workdir,
+            "env": {**session.spec.env, **(env or {})},
+            "timeout_s": timeout_s,
+            "max_output_bytes": max_output_bytes,
+            "merge_stderr": merge_stderr,
+            "report": report,
+        }
+        check_environment(request["env"])
+        _check_length(request)
+        return await session.exec(request)
 
 
 class LocalSealedSandbox(_Local):
@@ -66,15 +87,13 @@ class LocalSealedSandbox(_Local):
     ) -> ExecResult:
         """See `SealedSandbox.exec`."""
         return await self._exec(
-            {
-                "command": command,
-                "cwd": cwd,
-                "env": env,
-                "timeout_s": timeout_s,
-                "max_output_bytes": max_output_bytes,
-                "merge_stderr": merge_stderr,
-                "report": report,
-            }
+            command,
+            cwd=cwd,
+            env=env,
+            timeout_s=timeout_s,
+            max_output_bytes=max_output_bytes,
+            merge_stderr=merge_stderr,
+            report=report,
         )
 
     async def mounts_intact(self) -> bool:
@@ -104,15 +123,12 @@ class LocalSandbox(_Local):
     ) -> ExecResult:
         """See `Sandbox.exec`."""
         return await self._exec(
-            {
-                "command": command,
-                "cwd": cwd,
-                "env": env,
-                "timeout_s": timeout_s,
-                "max_output_bytes": max_output_bytes,
-                "merge_stderr": merge_stderr,
-                "report": False,
-            }
+            command,
+            cwd=cwd,
+            env=env,
+            timeout_s=timeout_s,
+            max_output_bytes=max_output_bytes,
+            merge_stderr=merge_stderr,
         )
 
     async def put_tree(self, archive: bytes, path: str) -> None:
@@ -131,6 +147,15 @@ class LocalSandbox(_Local):
         self._sealed = True
         await session.seal(mounts)
         return LocalSealedSandbox(self.id, session)
+
+
+def _check_length(request: Header) -> None:
+    command, env = request["command"], request["env"]
+    words = [command] if isinstance(command, str) else command
+    if sum(len(word) + 1 for word in (*words, request["cwd"], *env, *env.values())) > _MAX_COMMAND:
+        raise SpecError(
+            f"command, directory and environment of more than {_MAX_COMMAND} characters together"
+        )
 
 
 def _check_places(places: Sequence[str]) -> None:

@@ -6,13 +6,63 @@ from typing import Protocol
 from t1_sandbox.spec import ExecResult, SandboxSpec
 
 
-class SealedSandbox(Protocol):
-    """A trial after its agent: nothing of the agent runs, its work is read-only."""
+class _Trial(Protocol):
+    """What a trial's sandbox offers before and after its seal."""
 
     @property
     def id(self) -> str:
         """The key it was created with."""
         ...
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = 10.0,
+        max_output_bytes: int = 65_536,
+        merge_stderr: bool = False,
+    ) -> ExecResult:
+        """Runs a command in a session of its own, with standard input from /dev/null.
+
+        Never raises because of what the command does. When this is cancelled, the command is
+        killed, and the next call first ends every other process of the sandbox. After LOST that has
+        been done already. Files stay in both cases.
+
+        Args:
+            command: Text for bash, or a program with its arguments.
+            cwd: Directory, relative to the working directory.
+            env: Variables added to the sandbox's.
+            timeout_s: Seconds after which everything born since the command began is killed.
+            max_output_bytes: Bytes kept of each stream; the rest is counted.
+            merge_stderr: Whether both streams go to `stdout`, in order.
+
+        Raises:
+            SpecError: A limit is out of bounds, the environment holds something else than strings,
+                or all texts together are longer than 4 Mi characters.
+            SandboxSealed: In the agent's sandbox after `seal`.
+        """
+        ...
+
+    async def get_file(self, path: str, *, max_bytes: int = 1 << 20) -> bytes:
+        """Returns a regular file's bytes.
+
+        Raises:
+            SpecError: `max_bytes` is out of bounds (0 to 1 GiB).
+            TransferError: It is absent, not a regular file, unreadable, or larger.
+            SandboxLost: The sandbox does not answer.
+            SandboxSealed: In the agent's sandbox after `seal`.
+        """
+        ...
+
+    async def delete(self) -> None:
+        """Ends the trial, sealed or not, and returns when it is gone; may be repeated."""
+        ...
+
+
+class SealedSandbox(_Trial, Protocol):
+    """A trial after its agent: nothing of the agent runs, its work is read-only."""
 
     async def exec(
         self,
@@ -33,15 +83,6 @@ class SealedSandbox(Protocol):
         """
         ...
 
-    async def get_file(self, path: str, *, max_bytes: int = 1 << 20) -> bytes:
-        """Returns a regular file's bytes.
-
-        Raises:
-            TransferError: It is absent, not a regular file, unreadable, or larger.
-            SandboxLost: The sandbox does not answer.
-        """
-        ...
-
     async def mounts_intact(self) -> bool:
         """Tells whether every tree mounted by `seal` still has its digest.
 
@@ -50,46 +91,9 @@ class SealedSandbox(Protocol):
         """
         ...
 
-    async def delete(self) -> None:
-        """Ends the whole trial and returns when it is gone; may be repeated."""
-        ...
 
-
-class Sandbox(Protocol):
+class Sandbox(_Trial, Protocol):
     """A trial's place to run commands in."""
-
-    @property
-    def id(self) -> str:
-        """The key it was created with."""
-        ...
-
-    async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_s: float = 10.0,
-        max_output_bytes: int = 65_536,
-        merge_stderr: bool = False,
-    ) -> ExecResult:
-        """Runs a command in a session of its own, with standard input from /dev/null.
-
-        Never raises because of what the command does. When this is cancelled, the command is
-        killed, and the next call first ends every other process of the sandbox.
-
-        Args:
-            command: Text for bash, or a program with its arguments.
-            cwd: Directory, relative to the working directory.
-            env: Variables added to the sandbox's.
-            timeout_s: Seconds after which everything born since the command began is killed.
-            max_output_bytes: Bytes kept of each stream; the rest is counted.
-            merge_stderr: Whether both streams go to `stdout`, in order.
-
-        Raises:
-            SandboxSealed: After `seal`.
-        """
-        ...
 
     async def put_tree(self, archive: bytes, path: str) -> None:
         """Unpacks an uncompressed tar archive below a directory, created when absent.
@@ -111,16 +115,6 @@ class Sandbox(Protocol):
         """
         ...
 
-    async def get_file(self, path: str, *, max_bytes: int = 1 << 20) -> bytes:
-        """Returns a regular file's bytes.
-
-        Raises:
-            TransferError: It is absent, not a regular file, unreadable, or larger.
-            SandboxLost: The sandbox does not answer.
-            SandboxSealed: After `seal`.
-        """
-        ...
-
     async def seal(self, mounts: Mapping[str, bytes]) -> SealedSandbox:
         """Ends every process of the trial and opens fresh namespaces over its read-only work.
 
@@ -133,10 +127,6 @@ class Sandbox(Protocol):
             SandboxLost: The sandbox does not answer.
             SandboxSealed: It is sealed already.
         """
-        ...
-
-    async def delete(self) -> None:
-        """Ends the trial, sealed or not, and returns when it is gone; may be repeated."""
         ...
 
 

@@ -3,8 +3,8 @@
     open ── seal ──▶ sealed ── end ──▶ ended        open ── end ──▶ ended
 
 One request at a time. An exchange with the helper that was interrupted (cancelled, timed out, cut
-off) leaves the helper useless; the next one then starts a new helper, which first kills every
-process of the sandbox.
+off) leaves the helper useless; before the next one the keeper ends every process of the sandbox and
+starts a new helper in fresh namespaces.
 """
 
 import asyncio
@@ -14,12 +14,11 @@ from collections.abc import Mapping, Sequence
 from t1_sandbox.arena_client import StartedTrial
 from t1_sandbox.channel import Channel, channel_pair
 from t1_sandbox.errors import SandboxLost, SealError, TransferError
-from t1_sandbox.frames import Frame, Header, split
+from t1_sandbox.frames import MAX_REPORT_BYTES, Frame, Header, split
 from t1_sandbox.spec import ExecResult, Outcome, SandboxSpec
 
 CONTROL_LIMIT_S = 60.0
 _GRACE_S = 5.0  # beyond a command's own time, for the helper to kill and answer
-_REPORT_BYTES = 1 << 20
 _INTERRUPTIONS = (ConnectionError, TimeoutError, ValueError, KeyError)
 
 
@@ -38,22 +37,21 @@ class Session:
     ) -> None:
         self.spec = spec
         self.trial = trial
-        self.lost_helpers = 0
         self.closed = False
         self._control = control
         self._commands: Channel | None = commands
         self._lock = asyncio.Lock()
 
-    async def exec(self, request: Header, *, max_output_bytes: int, timeout_s: float) -> ExecResult:
+    async def exec(self, request: Header) -> ExecResult:
         """Runs one command; see `Sandbox.exec`."""
-        bound = 2 * max_output_bytes + _REPORT_BYTES + 1024
+        # a command that cannot be started has no report: the cause of it takes that room
+        bound = 2 * request["max_output_bytes"] + MAX_REPORT_BYTES
         began = time.monotonic()
         async with self._lock:
             try:
-                frame = await self._ask(request, b"", bound, timeout_s + _GRACE_S)
+                frame = await self._ask(request, b"", bound, request["timeout_s"] + _GRACE_S)
                 return _result(frame, report=request["report"])
             except (SandboxLost, *_INTERRUPTIONS):
-                self.lost_helpers += 1
                 return ExecResult(
                     b"", b"", 0, 0, None, Outcome.LOST, await self._recover(),
                     time.monotonic() - began,
@@ -125,12 +123,12 @@ class Session:
             raise
 
     async def _start_helper(self) -> None:
-        answer = await self._renew({"op": "helper"}, b"")
+        answer = await self._renew({"op": "restart"}, b"")
         if "error" in answer:
             raise SandboxLost(str(answer["error"]))
 
     async def _recover(self) -> bool:
-        """Starts a new helper, which kills all processes; False when the sandbox has ended."""
+        """Starts anew; tells whether the keeper has confirmed the end of all processes."""
         try:
             await self._start_helper()
         except SandboxLost:
@@ -139,7 +137,10 @@ class Session:
 
     async def _renew(self, header: Header, payload: bytes) -> Header:
         self._drop_helper()
-        commands, peer = channel_pair()
+        try:
+            commands, peer = channel_pair()
+        except OSError as error:
+            raise SandboxLost(f"{header['op']}: {error}") from error
         try:
             answer = await self._ask_keeper(header, payload, [peer.fileno()])
         except BaseException:
@@ -147,7 +148,10 @@ class Session:
             raise
         finally:
             peer.close()
-        self._commands = commands
+        if "error" in answer:
+            commands.close()
+        else:
+            self._commands = commands
         return answer
 
     async def _ask_keeper(

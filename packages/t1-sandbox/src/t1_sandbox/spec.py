@@ -11,7 +11,7 @@ from t1_sandbox.errors import SpecError
 DEFAULT_ENVIRONMENT: Mapping[str, str] = MappingProxyType(
     {
         "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
-        "HOME": "/tmp",  # noqa: S108, inside the sandbox
+        "HOME": "/tmp",
         "LC_ALL": "C.UTF-8",
         "TZ": "UTC",
         "TERM": "dumb",
@@ -57,6 +57,7 @@ class SandboxSpec:
             least = _LEAST_MEMORY_BYTES if name == "memory_bytes" else 1
             if not least <= value < 1 << 50:
                 raise SpecError(f"{name}={value}, expected a number from {least} to 2**50")
+        check_environment(self.env)
 
 
 def check_place(name: str, place: str) -> None:
@@ -74,6 +75,21 @@ def check_place(name: str, place: str) -> None:
         )
 
 
+def check_environment(env: Mapping[str, str]) -> None:
+    """Checks the variables of commands.
+
+    Raises:
+        SpecError: A name or a value is not a string.
+    """
+    for name, value in env.items():
+        if not _are_strings(name, value):
+            raise SpecError(f"env has {name!r}: {value!r}, expected strings")
+
+
+def _are_strings(*values: object) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
 class Outcome(enum.StrEnum):
     """How a command ended."""
 
@@ -82,7 +98,7 @@ class Outcome(enum.StrEnum):
     TIMEOUT = "timeout"
     """Its time was up; everything born since it began was killed."""
     LOST = "lost"
-    """The sandbox stopped answering (for instance `kill -9 -1`); all its processes were killed."""
+    """The sandbox stopped answering (for instance `kill -9 -1`); `reaped` says whether it started anew."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +107,15 @@ class ExecResult:
 
     Attributes:
         stdout: Its first bytes, at most `max_output_bytes`.
-        stderr: Likewise; empty when merged into `stdout`.
+        stderr: Likewise; empty when merged into `stdout`, except for why a command could not be
+            started.
         stdout_truncated: Bytes dropped beyond the bound.
         stderr_truncated: Likewise.
         exit_code: Exit code, 128 + n after death by signal n, 126 when the command could not be
             started (the cause is in `stderr`); None unless `outcome` is EXITED.
         outcome: How it ended.
-        reaped: Whether nothing born since the command began was alive afterwards.
+        reaped: Whether nothing born since the command began was alive afterwards; after LOST, nothing
+            at all.
         wall_s: Seconds it took, measured where it ran.
         report: Bytes written to the descriptor `T1_REPORT_FD`, None when none was asked for.
     """
@@ -115,17 +133,12 @@ class ExecResult:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a provider really does.
+    """What a provider works with; `t1-sandbox doctor` tries what it enforces.
 
     Attributes:
-        isolation: Kind of boundary; "namespaces" shares the host's kernel.
-        enforces: Names of the limits that hold: network, filesystem, disk, inodes, pids,
-            memory_per_process, file_size, output.
         bubblewrap: Path of the executable.
         bubblewrap_origin: "configured" (T1_BWRAP), "host" or "bundled".
     """
 
-    isolation: str
-    enforces: frozenset[str]
     bubblewrap: str
     bubblewrap_origin: str

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from t1_sandbox._arena.processes import Reaper, kill_all_but, living_but, present
-from t1_sandbox.frames import Header
+from t1_sandbox.frames import MAX_REPORT_BYTES, Header
 
 _REPORT_DESCRIPTOR = 3
-_REPORT_BYTES = 1 << 20
 _CANNOT_START = 126
+_MESSAGE_CHARACTERS = 1000  # of why; the cause may quote the whole command
 _READ_BYTES = 1 << 16
 _LATE_READS = 16  # 1 MiB, the largest pipe an unprivileged process can make
 
@@ -35,11 +35,11 @@ class Stream:
     open: bool = True
 
     def read(self) -> bool:
-        """Takes what is there; False at the end of the pipe or when nothing is there."""
+        """Takes what is there and tells whether there was something; `open` ends with the pipe."""
         try:
             part = os.read(self.descriptor, _READ_BYTES)
         except BlockingIOError:
-            return False
+            return False  # a process of the sandbox may read from the same pipe
         kept = part[: self.limit - len(self.data)]
         self.data += kept
         self.dropped += len(part) - len(kept)
@@ -68,7 +68,11 @@ class Discards:
 
     def read(self, descriptor: int) -> bool:
         """Empties a pipe that a poll reported; False when it ended and was closed."""
-        if os.read(descriptor, _READ_BYTES):
+        try:
+            part = os.read(descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return True  # a process of the sandbox was faster
+        if part:
             return True
         self._descriptors.remove(descriptor)
         os.close(descriptor)
@@ -91,7 +95,9 @@ class Command:
         self._discards = discards
         if request["report"]:
             # whoever lived on from an earlier command could open the descriptor through /proc
-            kill_all_but(set(), reaper)
+            killed, _ = kill_all_but(set(), reaper)
+            if not killed:
+                raise RuntimeError("processes of earlier commands outlived SIGKILL")
         self._before = present()
         self._began = time.monotonic()
         self._exit: int | None = None
@@ -99,7 +105,7 @@ class Command:
         self._streams: list[Stream] = []
         self._writes: list[int] = []
         limits = [limit, 0 if request["merge_stderr"] else limit]
-        for stream_limit in [*limits, _REPORT_BYTES] if request["report"] else limits:
+        for stream_limit in [*limits, MAX_REPORT_BYTES] if request["report"] else limits:
             stream, write = _pipe(stream_limit)
             self._streams.append(stream)
             self._writes.append(write)
@@ -115,7 +121,9 @@ class Command:
             process = self._start()
         except (OSError, ValueError) as error:
             self._exit = _CANNOT_START
-            self._streams[1].data += f"t1-sandbox: cannot start the command: {error}\n".encode()
+            cause = str(error)[:_MESSAGE_CHARACTERS]
+            message = f"t1-sandbox: cannot start the command: {cause}\n"
+            self._streams[1].data += message.encode(errors="replace")
             return self._reply("exited", reaped=True)
         finally:
             for write in self._writes:
@@ -168,14 +176,17 @@ class Command:
         return False
 
     def _read(self, descriptor: int) -> bool:
+        """Empties a pipe that the poll reported; False when it has ended."""
         if descriptor in self._discards:
             return self._discards.read(descriptor)
-        return self._by_descriptor[descriptor].read()
+        stream = self._by_descriptor[descriptor]
+        stream.read()
+        return stream.open
 
     def _reply(self, outcome: str, *, reaped: bool) -> tuple[Header, bytes]:
         for stream in self._streams:
             for _ in range(_LATE_READS):
-                if not stream.open or not stream.read():
+                if not stream.read():
                     break
         wall = time.monotonic() - self._began
         for index, stream in enumerate(self._streams):

@@ -3,7 +3,8 @@
 It is forked, not started, so joining costs no interpreter start. Before it reads a request it has
 given up every capability, cannot be traced or read by the sandbox's processes (same uid, but not
 dumpable), and holds one descriptor that matters: its socket. A request gets exactly one reply.
-The sandbox can kill or stop it; it can not make it do anything.
+The sandbox can kill or stop it; it can not make it do anything. It never joins a sandbox in which an
+earlier helper was lost: the keeper starts the namespaces again instead (see `trial`).
 """
 
 import errno
@@ -18,23 +19,23 @@ from pathlib import Path
 from t1_sandbox._arena import linux, trees
 from t1_sandbox._arena.command import Command, Discards
 from t1_sandbox._arena.namespaces import Namespaces
-from t1_sandbox._arena.processes import Reaper, kill_all_but
+from t1_sandbox._arena.processes import Reaper
 from t1_sandbox.frames import Header, receive, send
 
 _OWN_PROCESSES = 2  # process 1 and the helper count against RLIMIT_NPROC
 _OPEN_FILES = 1024
+_READ_BYTES = 1 << 20
 
 
-def run(client: socket.socket, namespaces: Namespaces, spec: Header, *, fresh: bool) -> None:
+def run(client: socket.socket, namespaces: Namespaces, spec: Header) -> None:
     """Joins the sandbox and serves requests until the client closes the socket.
 
     The caller has forked this process into the sandbox's pid namespace.
 
     Args:
         client: Stream socket of frames.
-        namespaces: The sandbox to join.
+        namespaces: The sandbox to join, in which nothing can run yet.
         spec: Limits and working directory, see `t1_sandbox.SandboxSpec`.
-        fresh: Whether nothing can run in the sandbox yet; otherwise all of it is killed first.
     """
     client = _keep_only(client, namespaces)
     try:
@@ -45,11 +46,7 @@ def run(client: socket.socket, namespaces: Namespaces, spec: Header, *, fresh: b
     # what the sandbox can provoke here must not appear on the client's terminal
     os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), 2)
     _give_up_rights(spec)
-    reaper = Reaper()
-    if not fresh:
-        kill_all_but(set(), reaper)
-    os.chdir(spec["workdir"])
-    _Service(client, reaper, spec["workdir"]).serve()
+    _Service(client, Reaper(), spec["workdir"]).serve()
 
 
 def _keep_only(client: socket.socket, namespaces: Namespaces) -> socket.socket:
@@ -75,7 +72,10 @@ def _give_up_rights(spec: Header) -> None:
         resource.RLIMIT_NOFILE: _OPEN_FILES,
     }
     for kind, limit in limits.items():
-        resource.setrlimit(kind, (limit, limit))
+        hard = resource.getrlimit(kind)[1]
+        # the host may allow less, and nobody here could raise it
+        allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(kind, (allowed, allowed))
 
 
 class _Service:
@@ -145,8 +145,12 @@ def _write(path: Path, data: bytes, mode: int) -> None:
 
 
 def _read(path: Path, max_bytes: int) -> bytes:
+    data = bytearray()
     with open(_open_regular(path, os.O_RDONLY), "rb") as file:
-        data = file.read(max_bytes + 1)
+        # piece by piece: memory for max_bytes may be more than the helper is allowed, and the size
+        # is not known beforehand (files below /proc claim none)
+        while part := file.read(min(_READ_BYTES, max_bytes + 1 - len(data))):
+            data += part
     if len(data) > max_bytes:
         raise OSError(errno.EFBIG, f"more than max_bytes={max_bytes}", str(path))
-    return data
+    return bytes(data)

@@ -5,6 +5,7 @@ with the name of the call. Nothing here knows about sandboxes.
 """
 
 import ctypes
+import errno
 import os
 from pathlib import Path
 
@@ -31,6 +32,9 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 
 _CAPABILITY_VERSION_3 = 0x2008_0522
+_KEYCTL = {"x86_64": 250, "aarch64": 219}  # number of the system call, which libc does not wrap
+_JOIN_SESSION_KEYRING = 1
+_SETPERM = 5
 _ARGUMENTS_START_FIELD = 47  # /proc/self/stat, counted from 0; the end is the next field
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -88,6 +92,21 @@ def become_root_of_new_user_namespace(flags: int) -> None:
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
     Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+
+
+def leave_session_keyring() -> None:
+    """Exchanges the inherited session keyring for an empty one that nobody can read or add to.
+
+    Does nothing where the kernel has no keyrings or a filter refuses them to everyone.
+    """
+    number = _KEYCTL.get(os.uname().machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, f"keyctl is not known on {os.uname().machine}", "keyctl")
+    keyring = _libc.syscall(number, _JOIN_SESSION_KEYRING, None)
+    if keyring >= 0:
+        _check(_libc.syscall(number, _SETPERM, keyring, 0), "keyctl setperm")
+    elif ctypes.get_errno() not in (errno.ENOSYS, errno.EPERM):
+        _check(keyring, "keyctl join")
 
 
 def hide_command_line(title: str) -> None:

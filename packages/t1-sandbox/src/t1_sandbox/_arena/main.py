@@ -25,8 +25,13 @@ _MESSAGE_BYTES = 4096
 
 
 def main() -> None:
-    """Runs the arena; arguments: control socket, bwrap descriptor, client's process id."""
+    """Runs the arena.
+
+    Arguments: control socket, bwrap descriptor, client's process id, and `descriptor:name` of each
+    library that bwrap needs.
+    """
     control_number, bwrap, client_process = (int(argument) for argument in sys.argv[1:4])
+    libraries = dict(argument.split(":", 1)[::-1] for argument in sys.argv[4:])
     control = socket.socket(fileno=control_number)
     client = os.pidfd_open(client_process)
     if os.getppid() != client_process:
@@ -43,12 +48,14 @@ def main() -> None:
         return
     first = os.fork()
     if first == 0:
-        trial.run_child(lambda: _serve(control, client, bwrap))
+        trial.run_child(lambda: _serve(control, client, bwrap, libraries))
     control.close()
     os.waitpid(first, 0)
 
 
 def _enter_namespaces() -> None:
+    # namespaces do not separate keyrings: the client's keys, and a way from sandbox to sandbox
+    linux.leave_session_keyring()
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(_NOBODY, _NOBODY, _NOBODY)
@@ -57,12 +64,13 @@ def _enter_namespaces() -> None:
     linux.become_root_of_new_user_namespace(linux.CLONE_NEWNS | linux.CLONE_NEWPID)
 
 
-def _serve(control: socket.socket, client: int, bwrap: int) -> None:
+def _serve(control: socket.socket, client: int, bwrap: int, libraries: dict[str, str]) -> None:
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
     reaper = Reaper()
     try:
         base = ground.prepare_arena()
+        ground.fill_libraries(base / "libraries", libraries)
     except OSError as error:
         _report(control, {"failed": str(error)})
         return

@@ -2,7 +2,9 @@
 
 The payload is a bash that is process 1 of its pid namespace: signals sent from inside cannot end
 it, it reaps orphans while it reads (which not every shell does without ending the read), and it ends
-when its standard input does. When process 1 has ended, the kernel has ended everything in the namespace.
+when its standard input does. Processes inside can write to that input, which changes nothing, and to
+its memory, which can end it; the keeper then starts anew. When process 1 has ended, the kernel has
+ended everything in the namespace.
 """
 
 import json
@@ -15,7 +17,8 @@ from pathlib import Path
 
 from t1_sandbox._arena import linux
 
-_PAYLOAD = "echo ready >&2; exec 2>&-; read -r end"
+# reads in pieces: whoever writes to the input must not make process 1 grow without bound
+_PAYLOAD = "echo ready >&2; exec 2>&-; while read -r -N 4096 _; do :; done"
 _READY = b"ready\n"
 _ISOLATION = [
     *("--unshare-all", "--unshare-user", "--disable-userns", "--uid", "1000", "--gid", "1000"),
@@ -48,10 +51,6 @@ class Namespaces:
         """
         linux.setns(self.init, _JOINED)
         linux.setns(self.init, linux.CLONE_NEWUSER)
-
-    def is_alive(self) -> bool:
-        """Tells whether process 1 still runs."""
-        return not select.select([self.init], [], [], 0)[0]
 
     def kill(self) -> None:
         """Kills everything inside; `wait_until_gone` must follow."""
@@ -88,19 +87,21 @@ def view_arguments(
     work = "--bind" if trees is None else "--ro-bind"
     arguments = [*system, "--ro-bind", f"{base}/etc", "/etc", "--proc", "/proc", "--dev", "/dev"]
     # /dev is an unbounded tmpfs: only its shm stays writable, on the bounded tmpfs
-    arguments += ["--bind", f"{base}/tmp/shm", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
-    arguments += ["--bind", f"{base}/tmp/tmp", "/tmp", "--bind", f"{base}/logs", "/logs"]  # noqa: S108
+    arguments += ["--bind", f"{base}/tmp/shm", "/dev/shm", "--remount-ro", "/dev"]
+    arguments += ["--bind", f"{base}/tmp/tmp", "/tmp", "--bind", f"{base}/logs", "/logs"]
     arguments += [work, f"{base}/work", workdir]
     for place, tree in (trees or {}).items():
         arguments += ["--ro-bind", str(tree), place]
-    return [*arguments, "--remount-ro", "/", "--chdir", workdir]
+    # not the work directory: the agent may have taken its own right to enter it
+    return [*arguments, "--remount-ro", "/", "--chdir", "/"]
 
 
-def start(bwrap: int, view: list[str]) -> Namespaces:
+def start(bwrap: int, libraries: Path, view: list[str]) -> Namespaces:
     """Starts a sandbox and returns when its mounts are complete.
 
     Args:
         bwrap: Descriptor of the bwrap executable.
+        libraries: Where its own shared libraries are.
         view: Result of `view_arguments`.
 
     Raises:
@@ -112,10 +113,11 @@ def start(bwrap: int, view: list[str]) -> Namespaces:
     info, info_write = os.pipe()
     null = os.open(os.devnull, os.O_WRONLY)
     arguments = ["bwrap", *_ISOLATION, "--info-fd", str(info_write), *view]
+    arguments += ["--unsetenv", "LD_LIBRARY_PATH"]  # process 1 has an empty environment
     monitor = os.posix_spawn(
         f"/proc/self/fd/{bwrap}",
         [*arguments, "/bin/bash", "--norc", "-c", _PAYLOAD],
-        {},  # process 1 keeps this environment readable for everyone inside
+        {"LD_LIBRARY_PATH": str(libraries)},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, input_read, 0),
             (os.POSIX_SPAWN_DUP2, null, 1),
@@ -128,7 +130,7 @@ def start(bwrap: int, view: list[str]) -> Namespaces:
         os.close(descriptor)
     try:
         init = _wait_until_ready(info, messages)
-    except (RuntimeError, TimeoutError):
+    except BaseException:
         os.kill(monitor, signal.SIGKILL)
         os.waitpid(monitor, 0)
         os.close(lifeline)

@@ -3,7 +3,8 @@
     digest(tree) = sha256 over the sorted entries (path, kind, mode, link target or content)
 
 An archive can write only below its destination: absolute names, "..", links that lead out, devices
-and set-uid bits are refused or stripped. Modes and inner links are kept; owners and times are not.
+and set-uid bits are refused or stripped. Modes, times and inner links are kept; owners
+are not.
 """
 
 import hashlib

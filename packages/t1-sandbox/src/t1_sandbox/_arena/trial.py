@@ -2,7 +2,11 @@
 
 It works through one request at a time from its own socket and ends with it:
 
-    create -> (helper)* -> seal? -> (helper | intact)* -> end of the socket
+    create -> (restart)* -> seal? -> (restart | intact)* -> end of the socket
+
+A restart is what follows the loss of a helper, however the sandbox brought it about: by killing or
+stopping it, or by ending process 1. All namespaces end and start again over the same mounts, so no
+process is left that could do the same to the next helper, and no file is lost.
 
 Everything belongs to this process or to its mount namespace, so its end, however it comes, is the
 end of the trial: mounts vanish with the mount namespace, bwrap dies with its parent.
@@ -72,24 +76,23 @@ class Trial:
     def _start(self) -> ns.Namespaces:
         host = self._host
         view = ns.view_arguments(host.base, host.system, self._spec["workdir"], self._trees)
-        return ns.start(host.bwrap, view)
+        return ns.start(host.bwrap, host.base / "libraries", view)
 
-    def start_helper(self, client: socket.socket, *, fresh: bool) -> None:
-        """Forks the process that acts inside; an earlier one is ended.
+    def restart(self) -> None:
+        """Ends every process and opens fresh namespaces over the same mounts."""
+        self.end()
+        self._namespaces = self._start()
 
-        Raises:
-            RuntimeError: The sandbox's process 1 has ended.
-        """
-        self._end_helper()
+    def start_helper(self, client: socket.socket) -> None:
+        """Forks the process that acts inside just started namespaces."""
         namespaces = self._namespaces
-        if namespaces is None or not namespaces.is_alive():
-            raise RuntimeError("process 1 of the sandbox has ended")
+        assert namespaces is not None
         # only children enter a pid namespace: go there, fork, come back
         linux.setns(namespaces.init, linux.CLONE_NEWPID)
         try:
             self._helper = os.fork()
             if self._helper == 0:
-                run_child(lambda: helper.run(client, namespaces, self._spec, fresh=fresh))
+                run_child(lambda: helper.run(client, namespaces, self._spec))
         finally:
             linux.setns(self._own_pids, linux.CLONE_NEWPID)
         client.close()
@@ -114,6 +117,8 @@ class Trial:
         size, inodes = (sum(need[index] for need in needs) for index in (0, 1))
         self.end()
         base = self._host.base
+        # the agent may have locked itself out, which must cost it the reward and not the verdict
+        (base / "work").chmod(0o755)
         ground.freeze(base / "work")
         for name in ("tmp", "logs"):
             linux.unmount(str(base / name))
@@ -135,13 +140,17 @@ class Trial:
         return self._digests == {place: trees.digest(tree) for place, tree in mounted.items()}
 
     def end(self) -> None:
-        """Ends every process of the trial; does nothing when a seal failed after that."""
-        if self._namespaces is not None:
-            self._namespaces.kill()
+        """Ends every process of the trial and returns when they are gone; may be repeated.
+
+        Raises:
+            TimeoutError: Something did not end.
+        """
+        namespaces, self._namespaces = self._namespaces, None
+        if namespaces is not None:
+            namespaces.kill()
             # process 1 is not gone before this child of ours inside is reaped
             self._end_helper()
-            self._namespaces.wait_until_gone()
-            self._namespaces = None
+            namespaces.wait_until_gone()
 
 
 def run_child(body: Callable[[], None]) -> None:
@@ -187,7 +196,7 @@ def run(client: socket.socket, commands: socket.socket, host: Host) -> None:
 
 def _start_first_helper(trial: Trial, commands: socket.socket) -> Header:
     try:
-        trial.start_helper(commands, fresh=True)
+        trial.start_helper(commands)
     except (OSError, RuntimeError) as error:
         return {"error": str(error)}
     return {}
@@ -201,7 +210,9 @@ def _serve(trial: Trial, request: Frame) -> Header:
     try:
         if header["op"] == "seal":
             trial.seal(header["places"], split(request.payload, header["sizes"]))
-        trial.start_helper(commands, fresh=header["op"] == "seal")
+        else:
+            trial.restart()
+        trial.start_helper(commands)
     except (OSError, RuntimeError, tarfile.TarError) as error:
         return {"error": f"{type(error).__name__}: {error}"}
     return {}
