@@ -9,10 +9,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import settings
 
 from t1_eval import AgentLimits, Completion, EngineError, Scoring, Terminal, TokenAgent, TrialRunner
-from t1_reward import Task
+from t1_reward import Task, TaskManifest
 from t1_sandbox import (
     AdmissionController,
     Deadlines,
@@ -23,11 +22,6 @@ from t1_sandbox import (
     TokenBucket,
 )
 from t1_tito import FinishReason
-
-# for a run of this folder alone; a profile loaded above it wins
-if settings().deadline is not None:
-    settings.register_profile("alone", max_examples=40, deadline=None)
-    settings.load_profile("alone")
 
 ALIAS = 1000
 STOP, USER, TOOL, ASSISTANT = 256, 257, 258, 259
@@ -273,9 +267,14 @@ def make_task():
         'printf "1..1\\n%s 1 - hello\\n" "$r" >&"$T1_REPORT_FD"\n'
     )
 
-    def make(test=test):
-        state = empty.getvalue()
-        return Task.create("hello", instruction="write hello", state=state, test=test)
+    def make(test=test, workdir="/app"):
+        return Task.create(
+            "hello",
+            instruction="write hello",
+            state=empty.getvalue(),
+            test=test,
+            manifest=TaskManifest.model_validate({"environment": {"workdir": workdir}}),
+        )
 
     return make
 

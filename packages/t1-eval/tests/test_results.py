@@ -108,18 +108,31 @@ def test_a_zero_in_the_place_of_no_verdict_is_found(tmp_path):
         assert_without_reward(path)
 
 
-def test_a_directory_that_cannot_be_finished_does_not_appear(tmp_path):
+def fail_to_write(folder, result):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
         with pytest.raises(OSError, match="File too large"):
-            write_trial(tmp_path, result_of(SOLVED))
+            write_trial(folder, result)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_directory_that_cannot_be_finished_does_not_appear(tmp_path):
+    fail_to_write(tmp_path, result_of(SOLVED))
 
     assert not (tmp_path / "s00001-hello").exists()
     assert files(write_trial(tmp_path, result_of(SOLVED)))
     assert [p.name for p in tmp_path.iterdir()] == ["s00001-hello"]
+
+
+def test_a_directory_that_cannot_be_finished_leaves_the_one_before_it(tmp_path):
+    path = write_trial(tmp_path, result_of(SOLVED))
+    before = {name: (path / name).read_bytes() for name in files(path)}
+
+    fail_to_write(tmp_path, result_of(NO_VERDICT))
+
+    assert {name: (path / name).read_bytes() for name in files(path)} == before
 
 
 def test_turns_are_kept_line_by_line(tmp_path):

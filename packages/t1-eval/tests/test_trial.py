@@ -24,7 +24,14 @@ from t1_reward import (
     TaskFormatError,
     generate_task,
 )
-from t1_sandbox import DeadlineExceeded, SandboxError, SandboxLost, SealError, TransferError
+from t1_sandbox import (
+    DeadlineExceeded,
+    SandboxError,
+    SandboxLost,
+    SealError,
+    SpecError,
+    TransferError,
+)
 from t1_tito import TurnError
 
 SOLVE = "echo hello > hello"
@@ -70,6 +77,30 @@ def test_scoring_follows_the_run(bench, engines, token_agent, task):
         return result
 
     assert bench.loop.run(trial()).reward.reward == 1.0
+
+
+def test_the_fallback_is_the_runs(bench, engines, token_agent, make_task):
+    stated = make_task("echo 1 > /logs/verifier/reward.txt")
+    runner = bench.runner(solver(engines, token_agent))
+    paper = dataclasses.replace(runner, scoring=Scoring(20, fallback="paper"))
+
+    async def trials():
+        results = [await runner.run(stated, "scaled"), await paper.run(stated, "paper")]
+        await runner.controller.drain()
+        return results
+
+    scaled, paid = bench.loop.run(trials())
+    assert (scaled.reward.cause, scaled.reward.reward) == (Cause.REPORT_MISSING, 1 / 20)
+    assert (paid.reward.cause, paid.reward.reward) == (Cause.REPORT_MISSING, 1.0)
+
+
+def test_a_task_is_worked_on_at_its_own_place(bench, engines, token_agent, make_task):
+    agent = token_agent(engines.saying("pwd", SOLVE, "exit"))
+
+    result = bench.run(agent, make_task(workdir="/work"))
+
+    assert result.run.turns[0].output == "/work\n"
+    assert result.resolved
 
 
 def test_the_oracle_solves_every_task(bench):
@@ -208,6 +239,31 @@ def test_a_task_without_an_archive_is_refused_before_anything_is_leased(
     assert events == []
 
 
+@pytest.mark.parametrize("workdir", ["/tmp/x", "/", "/a/../b"])
+def test_a_task_at_an_impossible_place_is_refused_before_anything_is_leased(
+    bench, engines, token_agent, make_task, workdir
+):
+    events = []
+    misplaced = make_task(workdir=workdir)
+
+    with pytest.raises(SpecError, match=f"workdir='{workdir}', expected"):
+        bench.run(solver(engines, token_agent, tell=events.append), misplaced, tell=events.append)
+
+    assert events == []
+
+
+def test_a_task_whose_tests_fit_in_no_archive_is_refused_before_anything_is_leased(
+    bench, engines, token_agent, task
+):
+    events = []
+    long = Task("long", {**task.files, f"tests/{'x' * 101}": b""})
+
+    with pytest.raises(TaskFormatError, match=r"long/tests/: path 'x+'"):
+        bench.run(solver(engines, token_agent, tell=events.append), long, tell=events.append)
+
+    assert events == []
+
+
 def test_the_agent_has_a_deadline(bench, engines, token_agent, task):
     agent = token_agent(engines.answering(forever))
 
@@ -252,7 +308,10 @@ def test_a_sandbox_lost_during_verification_is_invalid_and_no_zero(
 ):
     tell = raising("seal", SandboxLost("gone"))
 
-    assert_invalid(bench.run(solver(engines, token_agent), task, tell=tell), Cause.SANDBOX_LOST)
+    result = bench.run(solver(engines, token_agent), task, tell=tell)
+
+    assert_invalid(result, Cause.SANDBOX_LOST)
+    assert result.verifier_output == "gone"
 
 
 def test_a_zero_written_where_there_is_no_verdict_is_found(bench, engines, token_agent, task):

@@ -2,15 +2,29 @@
 
 import io
 import os
+import signal
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-LOCALES = ("C", "C.UTF-8")
+# keeps standard output's first bytes and lets the command write the rest: $0 command, $1 how many
+BOUNDED = """
+set -o pipefail
+/bin/bash --norc --noprofile -c "$0" | { head -c "$1"; cat >/dev/null; }
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    stdout: bytes
+    exit_code: int | None
+    outcome: str
+    report: bytes | None
 
 
 class Shell:
@@ -48,35 +62,41 @@ class Shell:
         )
         return done.stdout.decode().removesuffix("\n"), done.returncode
 
-    def report(self, script: str, *, timeout: float = 20) -> bytes | None:
+    def report(self, script: str) -> bytes | None:
         """Runs a verifier script; returns what it wrote to its report descriptor."""
-        read_end, write_end = os.pipe()
-        try:
-            with os.fdopen(read_end, "rb") as reader:
-                subprocess.run(
-                    ["/bin/bash", "--norc", "--noprofile", "-c", script],
-                    cwd=self.directory,
-                    env={"T1_REPORT_FD": str(write_end)},
-                    pass_fds=[write_end],
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=timeout,
-                    check=False,
-                )
-                os.close(write_end)
-                write_end = -1
-                return reader.read() or None
-        finally:
-            if write_end >= 0:
-                os.close(write_end)
+        return self.verify(script, timeout=20, max_output_bytes=4096).report
 
-
-@dataclass(frozen=True)
-class Result:
-    stdout: bytes
-    exit_code: int | None
-    outcome: str
-    report: bytes | None
+    def verify(self, script: str, *, timeout: float, max_output_bytes: int) -> Result:
+        """Runs a script as the verifier; it ends with all its children when its time is up."""
+        # a file: a pipe holds less than a report may be long
+        with (
+            tempfile.TemporaryFile() as report,
+            subprocess.Popen(
+                [
+                    "/bin/bash",
+                    "--norc",
+                    "--noprofile",
+                    "-c",
+                    BOUNDED,
+                    script,
+                    str(max_output_bytes),
+                ],
+                cwd=self.directory,
+                env={"T1_REPORT_FD": str(report.fileno())},
+                pass_fds=[report.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            ) as process,
+        ):
+            try:
+                stdout, _ = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                return Result(process.communicate()[0], None, "timeout", None)
+            report.seek(0)
+            return Result(stdout, process.returncode, "exited", report.read() or None)
 
 
 class Sandbox:
@@ -87,6 +107,7 @@ class Sandbox:
         self.tests = tests
         self.logs = logs
         self.intact = True
+        self.commands: list[str] = []
 
     async def seal(self, mounts: Mapping[str, bytes]) -> "Sandbox":
         assert set(mounts) == {"/tests"}
@@ -97,14 +118,9 @@ class Sandbox:
         self, command: str, *, timeout_s: float, report: bool, max_output_bytes: int
     ) -> Result:
         command = command.replace("/tests", str(self.tests)).replace("/logs", str(self.logs))
-        try:
-            if report:
-                data = self.shell.report(command, timeout=timeout_s)
-                return Result(b"", 0, "exited", data and data[:max_output_bytes])
-            output, code = self.shell.run(command, timeout=timeout_s)
-            return Result(output.encode()[:max_output_bytes], code, "exited", None)
-        except subprocess.TimeoutExpired:
-            return Result(b"", None, "timeout", None)
+        self.commands.append(command)
+        result = self.shell.verify(command, timeout=timeout_s, max_output_bytes=max_output_bytes)
+        return result if report else replace(result, report=None)
 
     async def mounts_intact(self) -> bool:
         return self.intact

@@ -50,5 +50,17 @@ def test_a_path_outside_the_tree_is_refused(path):
 def test_a_path_given_twice_or_too_long_is_refused():
     with pytest.raises(ValueError, match="twice"):
         pack([Node("a"), Node("a", b"other")])
-    with pytest.raises(ValueError, match="at most 100 bytes"):
+    with pytest.raises(
+        ValueError, match=r"'a{101}': does not fit in a tar archive: name is too long"
+    ):
         pack([Node("a" * 101)])
+    with pytest.raises(ValueError, match=r"'a': does not fit .* linkname is too long"):
+        pack([Node("a", link="b" * 101)])
+    with pytest.raises(ValueError, match="does not fit in a tar archive"):
+        pack([Node("\udc80")])
+
+
+def test_a_long_path_keeps_its_place():
+    path = "d" * 100 + "/" + "e" * 50 + "/" + "f" * 100
+    with tarfile.open(fileobj=io.BytesIO(pack([Node(path, b"x")]))) as reader:
+        assert reader.getnames()[-1] == path

@@ -83,6 +83,9 @@ def test_the_percentile_is_the_nearest_rank_of_the_training_tasks():
     entries = [make_entry(i, assertions=count) for i, count in enumerate(counts)]
     pool = Pool("unused", [*entries, make_entry(0, "heldout", 99)])
     assert [pool.percentile_assertions(p) for p in (10, 50, 90, 91, 100)] == [2, 5, 9, 20, 20]
+    # 55 / 100 * 100 is more than 55 in floating point
+    hundred = Pool("unused", [make_entry(i, assertions=i + 1) for i in range(100)])
+    assert [hundred.percentile_assertions(p) for p in range(1, 101)] == list(range(1, 101))
     with pytest.raises(PoolError, match=r"percent: expected a number in \(0, 100\], got 0"):
         pool.percentile_assertions(0)
     with pytest.raises(PoolError, match="no training task"):
@@ -119,6 +122,7 @@ def test_a_missing_or_empty_index_is_refused(pool, tmp_path):
         (lambda entry: entry.pop("seed"), r"line 3: seed: Field required"),
         (lambda entry: entry.update(split="test"), r"line 3: split: "),
         (lambda entry: entry.update(length=-1), r"line 3: length: "),
+        (lambda entry: entry.update(schema_version=2), r"line 3: schema_version: .* got 2"),
         (lambda entry: entry.update(extra=1), r"line 3: extra: "),
         (lambda entry: entry.update(id="train-2000000"), r"line 3: id .* appears twice"),
     ],

@@ -1,6 +1,8 @@
 """The generator's claims, checked in a real shell: outputs, assertions, habits, hostile trees."""
 
+import dataclasses
 import os
+import shlex
 import shutil
 import zlib
 
@@ -15,7 +17,9 @@ from t1_reward import (
     read_report,
 )
 from t1_reward.synthesis import SKILLS, Split, Step
+from t1_reward.synthesis.condition import absent, is_file, mode_is
 from t1_reward.synthesis.draw import Draw
+from t1_reward.synthesis.script import render_test
 
 LOCALES = ("C", "C.UTF-8")
 SAMPLE = [(split, seed) for split in Split for seed in range(30)]
@@ -114,7 +118,10 @@ def test_a_wrong_prediction_is_noticed(new_shell):
 
 def test_an_assertion_that_is_true_from_the_start_is_noticed(new_shell):
     task = single("append-line")
-    shell, _ = perform(new_shell, task, task.reference)
+    (subgoal,) = task.subgoals
+    planted = {**subgoal.assertions, "content": is_file(subgoal.state[0].path)}
+    task = dataclasses.replace(task, subgoals=(dataclasses.replace(subgoal, assertions=planted),))
+    shell, _ = perform(new_shell, task, ())
     assert any(outcomes(shell, task))
 
 
@@ -130,20 +137,91 @@ def test_other_right_ways_pass_too(new_shell):
         assert all(outcomes(shell, task)), skill
 
 
-def test_near_misses_do_not_pass(new_shell):
-    for skill, command in {
-        "append-line": "{good}; head -c 5000 /dev/zero | tr '\\0' x >> {last}",
-        "run-script": "{good}; printf '\\0more' >> {last}",
-        "copy-tree": "ln -s {first} {last}",
-        "pack-directory": "{good}; gzip {first}; mv {first}.gz {first}",
-        "add-branch": "git -C {first} checkout -q -b {last}",
-    }.items():
-        task = single(skill)
-        good = task.reference[0].command
-        words = good.split()
-        line = command.format(good=good, first=words[2], last=words[-1])
-        shell, _ = perform(new_shell, task, [Step(line)])
-        assert not all(outcomes(shell, task)), skill
+NEAR_MISSES = [
+    ("append-line", "{good}; head -c 5000 /dev/zero | tr '\\0' x >> {last}"),
+    ("run-script", "{good}; printf '\\0more' >> {last}"),
+    ("copy-tree", "ln -s {first} {last}"),
+    ("pack-directory", "{good}; gzip {first}; mv {first}.gz {first}"),
+    ("pack-directory", "for f in {last}/*; do echo junk >> $f; done; {good}"),
+    ("pack-directory", "for f in {last}/*; do printf %s .$(cat $f) > $f; done; {good}"),
+    # names and texts in another file's text, as `tar -v` would list them
+    (
+        "pack-directory",
+        "(echo x; for f in {last}/*; do echo $f; cat $f; done) > fake; tar cf {first} fake",
+    ),
+    ("add-branch", "git -C {first} checkout -q -b {last}"),
+    # packed where it should be and then moved: the packed line is stale
+    (
+        "add-branch",
+        "{good}; git -C {first} pack-refs --all; {commit}; git -C {first} branch -f {last}",
+    ),
+]
+COMMIT = "git -C {first} -c user.name=n -c user.email=e commit -q --allow-empty -m more"
+
+
+@pytest.mark.parametrize(("skill", "command"), NEAR_MISSES)
+def test_near_misses_do_not_pass(new_shell, skill, command):
+    task = single(skill)
+    good = task.reference[0].command
+    words = good.split()
+    commit = COMMIT.format(first=words[2])
+    line = command.format(good=good, first=words[2], last=words[-1], commit=commit)
+    shell, _ = perform(new_shell, task, [Step(line)])
+    assert not all(outcomes(shell, task))
+
+
+# what meets an assertion's goal in letter and not in spirit; the clause that stands against it
+SHORTCUTS = {
+    ("set-mode", "content-kept"): "{all}; : > {last}",
+    ("read-mode", "mode-kept"): "{all}; chmod 755 {source}",
+    ("delete-by-name", "other-kept"): "rm */*",
+    ("delete-by-size", "others-kept"): "rm */*",
+    ("delete-target", "link-kept"): "{all}; rm {source}",
+    ("read-commit", "last-only"): "mkdir $(git -C */.git/.. log --format=%s)",
+    ("copy-tree", "directory"): "ln -s {source} {last}",
+    ("sort-numbers", "smallest-first"): "sort -rn {source} > {last}",
+    ("make-symlink", "target"): "rm {source}; ln -s /etc/passwd {source}; ln -s {source} {last}",
+    ("run-script", "file"): "ln -s /etc/passwd {last}",
+}
+
+
+@pytest.mark.parametrize(("skill", "label"), SHORTCUTS)
+def test_a_shortcut_fails_the_assertion_that_stands_against_it(new_shell, skill, label):
+    task = single(skill)
+    commands = [step.command for step in task.reference]
+    roots = {entry.path.split("/")[0] for entry in task.subgoals[0].state}
+    source = next((word for word in commands[0].split() if word in roots), "")
+    last = commands[-1].split()[-1]
+    line = SHORTCUTS[skill, label].format(all="; ".join(commands), source=source, last=last)
+    shell, _ = perform(new_shell, task, [Step(line)])
+    passed = dict(zip(task.conditions, outcomes(shell, task), strict=True))
+    assert passed[f"1-{skill}-{label}"] is False
+
+
+def met(shell, condition):
+    report, _ = read_report(shell.report(render_test({"it": condition})))
+    return "it" in report.passed
+
+
+def test_a_mode_is_that_of_a_regular_file_reached_without_a_link(new_shell):
+    shell = new_shell()
+    shell.run(
+        "mkdir -m 750 home; touch home/file; chmod 750 home/file; ln -s home way; ln -s x link"
+    )
+    assert met(shell, mode_is("home/file", "750"))
+    assert not met(shell, mode_is("home/file", "644"))
+    assert not met(shell, mode_is("home", "750"))
+    assert not met(shell, mode_is("way/file", "750"))
+    # what stat says of a link
+    assert not met(shell, mode_is("link", "777"))
+
+
+def test_nothing_is_absent_where_a_dangling_link_is(new_shell):
+    shell = new_shell()
+    shell.run("touch file; ln -s nowhere link")
+    assert met(shell, absent("nothing"))
+    assert not met(shell, absent("file"))
+    assert not met(shell, absent("link"))
 
 
 def plant_fifo(path):
@@ -167,6 +245,20 @@ def plant_sparse(path):
         file.truncate(8 << 30)
 
 
+CONTENT = {"holds", "has_line", "first_line", "last_line", "archive_holds"}
+
+
+def files_read_by(condition):
+    """The files whose contents a condition looks at."""
+    for function, path, *rest in map(shlex.split, condition.shell.split(" && ")):
+        if function in CONTENT:
+            yield path
+        elif function == "on_branch":
+            yield f"{path}/.git/HEAD"
+        elif function == "branch_at":
+            yield f"{path}/.git/refs/heads/{rest[0]}"
+
+
 BOMB = zlib.compress(bytes(1 << 24), 9, wbits=31)
 
 
@@ -178,10 +270,11 @@ def plant_bomb(path):
     "plant", [plant_fifo, plant_zero, plant_directory, plant_kernel_file, plant_sparse, plant_bomb]
 )
 def test_a_hostile_tree_neither_hangs_nor_passes(new_shell, plant):
+    looked = 0
     for skill in SKILLS:
         task = single(skill.id)
         shell, _ = perform(new_shell, task, task.reference)
-        before = outcomes(shell, task)
+        assert all(outcomes(shell, task))
         for path in sorted(shell.directory.rglob("*")):
             if path.parent.parent.name == "objects" or path.is_dir() or path.is_symlink():
                 continue
@@ -189,10 +282,15 @@ def test_a_hostile_tree_neither_hangs_nor_passes(new_shell, plant):
             path.rename(kept)
             plant(path)
             after = outcomes(shell, task)
-            assert not any(new and not old for new, old in zip(after, before, strict=True))
+            name = path.relative_to(shell.directory).as_posix()
+            for condition, passed in zip(task.conditions.values(), after, strict=True):
+                if name in files_read_by(condition):
+                    assert not passed, condition
+                    looked += 1
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
             kept.rename(path)
         shutil.rmtree(shell.directory)
+    assert looked > len(SKILLS)
 
 
 def test_planted_contents_fail_the_assertions_that_look_at_them(new_shell):

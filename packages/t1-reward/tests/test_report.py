@@ -73,6 +73,22 @@ def test_skipped_and_expected_failures_did_not_pass():
     assert report.passed == {"c"}
 
 
+def test_a_number_sign_inside_an_id_belongs_to_it():
+    report, _ = read_report(
+        b"1..6\nok 1 - issue #12\nok 2 - C#\nok 3 - a#b # note\nok 4 - d #skip\n"
+        b"ok 5 - e\\# TODO f\nok 6 - g\\#h #Todo\n"
+    )
+    assert [assertion.id for assertion in report.assertions] == [
+        "issue #12",
+        "C#",
+        "a#b",
+        "d",
+        "e# TODO f",
+        "g#h",
+    ]
+    assert report.passed == {"issue #12", "C#", "a#b", "e# TODO f"}
+
+
 def test_an_id_reported_twice_counts_as_its_worst():
     for lines in (b"ok 1 - a\nnot ok 2 - a\n", b"not ok 1 - a\nok 2 - a\n"):
         report, _ = read_report(b"1..2\n" + lines)

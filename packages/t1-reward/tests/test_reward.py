@@ -123,10 +123,45 @@ def test_without_a_report_the_fallback_decides():
 
 def test_a_scale_below_one_is_refused():
     verdict = verdict_of({"a": True})
-    with pytest.raises(RecordError, match="scale: expected at least 1, got 0"):
+    with pytest.raises(RecordError, match="scale: Input should be greater than 0, got 0"):
         score(verdict, scale=0)
-    with pytest.raises(RecordError, match="scale: expected at least 1, got -3"):
+    with pytest.raises(RecordError, match="scale: Input should be greater than 0, got -3"):
         rescore(score(verdict, scale=2), scale=-3)
+
+
+@pytest.mark.parametrize("field", ["variant", "fallback"])
+def test_a_rule_that_does_not_exist_is_refused(field):
+    verdict = verdict_of({"a": True})
+    with pytest.raises(RecordError, match=f"reward record: {field}: .* got 'other'"):
+        score(verdict, scale=2, **{field: "other"})
+    with pytest.raises(RecordError, match=f"reward record: {field}: .* got 'other'"):
+        rescore(score(verdict, scale=2), **{field: "other"})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cause": Cause.VERIFIER_TIMEOUT}, "expected cause 'ok' where there is a report"),
+        ({"passed": 4, "binary": 1}, "expected passed of at most total 3, got 4"),
+        ({"passed": 3}, "expected binary to say whether passed is total, got 0"),
+        ({"binary": 1}, "expected binary to say whether passed is total, got 1"),
+        ({"binary": None}, "expected binary to say whether passed is total, got None"),
+        ({"scale": -1}, "scale: Input should be greater than 0, got -1"),
+    ],
+)
+def test_a_record_that_contradicts_itself_is_refused_everywhere(change, message):
+    record = score(verdict_of({"a": True, "b": True, "c": False}), scale=20)
+    with pytest.raises(RecordError, match=message):
+        rescore(record.model_copy(update=change))
+    document = json.loads(record.model_dump_json()) | change
+    with pytest.raises(RecordError, match=message):
+        RewardRecord.from_json(json.dumps(document))
+
+
+def test_a_verdict_that_contradicts_itself_is_not_scored():
+    report = VerifierReport((Assertion("a", True),))
+    with pytest.raises(RecordError, match="expected cause 'ok'"):
+        score(Verdict(report, Cause.TESTS_CHANGED), scale=20)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
+import hashlib
 import re
 from collections import Counter
-from itertools import pairwise
+from itertools import combinations, product
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from t1_reward import Stream, SynthesisError, build_demonstration, generate_task, vocabulary_pieces
 from t1_reward.synthesis import (
+    GENERATOR_VERSION,
     LENGTH_WEIGHTS,
     RESERVED_PAIRS,
     SKILLS,
@@ -13,15 +17,26 @@ from t1_reward.synthesis import (
     split_of_name,
     split_of_number,
 )
-from t1_reward.synthesis.draw import SYLLABLES, Draw
+from t1_reward.synthesis.catalogue import has_reserved_pair
+from t1_reward.synthesis.draw import MODES, SYLLABLES, Draw
 
 COUNT = 600
-RESERVED_IDS = {(first.id, second.id) for first, second in RESERVED_PAIRS}
+# as many as a run has
+POOL_SIZES = {Split.TRAIN: 3072, Split.HELDOUT: 256}
+RESERVED_IDS = {frozenset((first.id, second.id)) for first, second in RESERVED_PAIRS}
 
 
 @pytest.fixture(scope="module")
 def tasks():
     return {split: [generate_task(seed, split) for seed in range(COUNT)] for split in Split}
+
+
+@pytest.fixture(scope="module")
+def pool_sized():
+    return {
+        split: [generate_task(seed, split) for seed in range(size)]
+        for split, size in POOL_SIZES.items()
+    }
 
 
 def words_of(task):
@@ -32,6 +47,8 @@ def words_of(task):
             text += f" {step.command} {step.output}"
         for condition in subgoal.assertions.values():
             text += " " + condition.shell
+    # a commit's id is no name, though its digits may spell one
+    text = re.sub("[0-9a-f]{40}", "", text)
     return {word for word in re.findall("[a-z]+", text) if is_spelled(word)} - LANGUAGE
 
 
@@ -46,7 +63,8 @@ LANGUAGE = {
 
 
 def compositions_of(tasks):
-    return {task.skills for task in tasks if len(task.skills) > 1}
+    """The skills of each task of two or more subgoals, as a multiset."""
+    return {tuple(sorted(task.skills)) for task in tasks if len(task.skills) > 1}
 
 
 def values_of(tasks):
@@ -89,25 +107,69 @@ def test_every_name_lies_on_its_side_of_the_hash(tasks):
         assert {split_of_name(name) for name in names} == {split}
 
 
-def test_reserved_pairs_are_in_all_heldout_compositions_and_in_no_training_task(tasks):
-    def has_reserved(task):
-        return any(pair in RESERVED_IDS for pair in pairwise(task.skills))
-
-    assert not any(has_reserved(task) for task in tasks[Split.TRAIN])
-    composed = [task for task in tasks[Split.HELDOUT] if len(task.skills) > 1]
-    assert len(composed) > COUNT / 2
-    assert all(has_reserved(task) for task in composed)
+def reserved_in(skills):
+    """The reserved pairs among the skills, in any order and at any distance."""
+    return RESERVED_IDS & {frozenset(pair) for pair in combinations(skills, 2)}
 
 
-def test_every_skill_is_once_first_and_once_second_of_a_reserved_pair():
+def assert_reserved_pairs_divide(train, heldout):
+    assert not [task.skills for task in train if reserved_in(task.skills)]
+    composed = [task for task in heldout if len(task.skills) > 1]
+    assert len(composed) > len(heldout) / 2
+    assert all(reserved_in(task.skills) for task in composed)
+    assert not compositions_of(train) & compositions_of(heldout)
+
+
+def test_no_collection_of_skills_occurs_in_both_splits(pool_sized):
+    assert_reserved_pairs_divide(pool_sized[Split.TRAIN], pool_sized[Split.HELDOUT])
+
+
+def test_a_composition_in_another_order_on_the_other_side_is_noticed(pool_sized):
+    train, heldout = pool_sized[Split.TRAIN], pool_sized[Split.HELDOUT]
+    planted = next(task for task in heldout if len(task.skills) > 2)
+    turned = type(planted)(planted.id, planted.seed, planted.split, planted.subgoals[::-1])
+    with pytest.raises(AssertionError):
+        assert_reserved_pairs_divide([*train, turned], heldout)
+    harmless = next(task for task in train if len(task.skills) > 1)
+    with pytest.raises(AssertionError):
+        assert_reserved_pairs_divide(train, [*heldout, harmless])
+
+
+@given(st.lists(st.sampled_from(SKILLS), min_size=2, max_size=5), st.data())
+def test_the_side_of_a_composition_does_not_depend_on_its_order(skills, data):
+    side = has_reserved_pair(skills)
+    assert side is bool(reserved_in([skill.id for skill in skills]))
+    assert has_reserved_pair(data.draw(st.permutations(skills))) is side
+
+
+def test_the_reserved_pairs_form_one_cycle_through_all_skills():
     ids = {skill.id for skill in SKILLS}
-    assert {first for first, _ in RESERVED_IDS} == {second for _, second in RESERVED_IDS} == ids
-    following = dict(RESERVED_IDS)
+    assert len(RESERVED_IDS) == len(RESERVED_PAIRS) == len(ids)
+    assert all(len(pair) == 2 for pair in RESERVED_IDS)
+    following = {first.id: second.id for first, second in RESERVED_PAIRS}
     seen, place = set(), SKILLS[0].id
     while place not in seen:
         seen.add(place)
         place = following[place]
     assert seen == ids
+
+
+@pytest.mark.parametrize("length", [2, 3])
+def test_both_sides_of_the_reserved_pairs_have_all_skills_equally_often(length):
+    for side in (False, True):
+        skills = [
+            made for made in product(SKILLS, repeat=length) if has_reserved_pair(made) is side
+        ]
+        counts = Counter(skill.id for made in skills for skill in made)
+        assert counts.keys() == {skill.id for skill in SKILLS}
+        assert len(set(counts.values())) == 1
+
+
+def test_skills_have_the_same_weights_in_both_splits(tasks, pool_sized):
+    for made in (pool_sized[Split.TRAIN], tasks[Split.HELDOUT]):
+        counts = Counter(skill for task in made for skill in task.skills)
+        expected = counts.total() / len(SKILLS)
+        assert all(abs(counts[skill.id] - expected) < 4 * expected**0.5 for skill in SKILLS)
 
 
 def test_all_skills_and_families_occur_in_both_splits(tasks):
@@ -132,15 +194,18 @@ def test_a_seed_and_a_split_determine_the_task():
 
 
 def test_the_generator_has_not_moved():
-    # a change here changes every pool: announce it
-    assert (
-        generate_task(0, "train").task.content_hash()
-        == "24cfd69bfca43ca0cc2c99ea0482d9a0c073028d2d84f769d5727419dc00dcaf"
-    )
-    assert (
-        generate_task(0, "heldout").task.content_hash()
-        == "296dc63c07412b09cee290e1ed435b9c248b5baaf4fb2bd746c2fb30954c6f3d"
-    )
+    # a change here changes every pool: raise GENERATOR_VERSION with it
+    assert GENERATOR_VERSION == 2
+    # all skills occur in them
+    pinned = {
+        "train": "5e3043420d5590a89f1e3550d497cdfb983b2cef30d09fd8814cbc5b85fe772a",
+        "heldout": "af1aec2b92f75af55e41820d76f643ef1526ce66e3b32b92da26a1dbe1faef38",
+    }
+    for split, expected in pinned.items():
+        digest = hashlib.sha256()
+        for seed in range(40):
+            digest.update(generate_task(seed, split).task.content_hash().encode())
+        assert digest.hexdigest() == expected
 
 
 def test_an_unknown_split_is_refused():
@@ -180,8 +245,9 @@ def test_no_mode_is_what_a_new_file_has_anyway(tasks):
     for made in tasks.values():
         modes = {value for family, value in values_of(made) if family == "permissions"}
         assert len(modes) > 50
-        assert "644" not in modes
-        assert all(int(mode[0]) & 4 for mode in modes)
+        assert modes <= set(MODES)
+    assert "644" not in MODES
+    assert all(int(mode[0]) & 4 for mode in MODES)
 
 
 def test_numbers_belong_to_one_split():

@@ -1,4 +1,7 @@
 import datetime as dt
+import io
+import os
+import tarfile
 import tomllib
 
 import pytest
@@ -137,6 +140,34 @@ def test_a_symbolic_link_in_a_task_is_refused(directory):
         Task.load(directory)
 
 
+def test_a_special_file_in_a_task_is_refused(directory):
+    os.mkfifo(directory / "tests" / "pipe")
+    with pytest.raises(TaskFormatError, match=r"tests/pipe: expected a file .* the special file"):
+        Task.load(directory)
+
+
+def modes_in(archive):
+    with tarfile.open(fileobj=io.BytesIO(archive)) as reader:
+        return {member.name: member.mode for member in reader}
+
+
+def test_scripts_are_executable_and_nothing_else_is(directory, tmp_path):
+    (directory / "tests" / "data.txt").write_text("1")
+    (directory / "tests" / "data.txt").chmod(0o777)
+    (directory / "tests" / "test.sh").chmod(0o600)
+    task = Task.load(directory)
+    assert modes_in(task.tests_archive()) == {"test.sh": 0o755, "data.txt": 0o644}
+    task.write(tmp_path / "copy")
+    executable = {name for name in task.files if (tmp_path / "copy" / name).stat().st_mode & 0o111}
+    assert executable == {"tests/test.sh", "solution/solve.sh"}
+
+
+def test_tests_that_fit_in_no_archive_are_refused():
+    files = {"tests/test.sh": b"", f"tests/{'x' * 101}": b""}
+    with pytest.raises(TaskFormatError, match=r"long/tests/: path 'x{101}': .*too long; rename"):
+        Task("long", files).tests_archive()
+
+
 def test_text_that_is_not_utf_8_is_refused(directory):
     (directory / "instruction.md").write_bytes(b"\xff\xfe")
     with pytest.raises(TaskFormatError, match=r"sample/instruction\.md: expected UTF-8"):
@@ -158,6 +189,7 @@ def test_the_hash_follows_every_file(directory):
         after = Task.load(directory).content_hash()
         assert after != before
         before = after
+    assert Task("t", {"a": b"x"}).content_hash() != Task("t", {"b": b"x"}).content_hash()
 
 
 def test_a_task_written_by_hand_has_defaults(tmp_path):

@@ -1,8 +1,18 @@
 import asyncio
+import dataclasses
+import time
 
 import pytest
 
-from t1_reward import Cause, Task, TaskManifest, generate_task, score, verify
+from t1_reward import (
+    MAX_REPORT_BYTES,
+    Cause,
+    Task,
+    TaskManifest,
+    generate_task,
+    score,
+    verify,
+)
 
 LISTED = TaskManifest.model_validate({"metadata": {"assertions": ["a", "b", "c"]}})
 
@@ -39,6 +49,30 @@ def test_planted_and_missing_assertions_do_not_help(new_sandbox):
     assert (verdict.passed, verdict.total, verdict.binary) == (1, 3, 0)
 
 
+def test_a_task_that_only_counts_its_assertions_is_held_to_the_count(new_sandbox):
+    counted = TaskManifest.model_validate({"metadata": {"assertion_count": 4}})
+    test = "printf '1..2\\nok 1 - a\\nok 2 - b\\n' >&$T1_REPORT_FD"
+    verdict = run(task_with(test, counted), new_sandbox())
+    assert (verdict.passed, verdict.total, verdict.binary) == (2, 4, 0)
+    sandbox = new_sandbox()
+    sandbox.intact = False
+    assert run(task_with(test, counted), sandbox).total == 4
+
+
+def test_what_the_verifier_prints_is_kept_and_bounded(new_sandbox):
+    verdict = run(task_with("echo said; echo complained >&2; exit 1"), new_sandbox())
+    assert verdict.output == "said\ncomplained\n"
+    verdict = run(task_with(f"head -c {3 * MAX_REPORT_BYTES} /dev/zero"), new_sandbox())
+    assert len(verdict.output) == MAX_REPORT_BYTES
+
+
+def test_a_report_that_is_too_long_is_invalid(new_sandbox):
+    test = f"(printf '1..3\\nok 1 - '; head -c {MAX_REPORT_BYTES} /dev/zero) >&$T1_REPORT_FD"
+    verdict = run(task_with(test), new_sandbox())
+    assert verdict.cause is Cause.REPORT_OVERSIZE
+    assert reward_of(verdict) is None
+
+
 def test_a_report_that_stops_short_is_invalid_and_not_zero(new_sandbox):
     verdict = run(task_with("printf '1..3\\nok 1 - a\\n' >&$T1_REPORT_FD"), new_sandbox())
     assert verdict.cause is Cause.REPORT_TRUNCATED
@@ -69,6 +103,44 @@ def test_an_outcome_stated_the_plain_way_is_the_fallback(new_sandbox, stated, re
     verdict = run(task_with(test), sandbox)
     assert verdict.cause is Cause.REPORT_MISSING
     assert reward_of(verdict) == reward
+
+
+def test_nothing_is_stated_where_there_is_a_report(new_sandbox):
+    sandbox = new_sandbox()
+    test = (
+        "printf '1..1\\nnot ok 1 - a\\n' >&$T1_REPORT_FD\n"
+        f"echo 1 > {sandbox.logs}/verifier/reward.txt"
+    )
+    verdict = run(task_with(test), sandbox)
+    assert (verdict.cause, verdict.stated, verdict.binary) == (Cause.OK, None, 0)
+    assert len(sandbox.commands) == 1
+
+
+def test_an_endless_statement_is_read_at_once(new_sandbox):
+    sandbox = new_sandbox()
+    start = time.perf_counter()
+    verdict = run(task_with(f"ln -s /dev/zero {sandbox.logs}/verifier/reward.txt"), sandbox)
+    assert verdict.stated is None
+    # reading on would take its whole time, five seconds
+    assert time.perf_counter() - start < 4
+
+
+@pytest.mark.parametrize(("exit_code", "outcome"), [(1, "exited"), (None, "timeout")])
+def test_a_statement_that_could_not_be_read_is_none(new_sandbox, exit_code, outcome):
+    class Unreadable(type(new_sandbox())):
+        async def exec(self, command, **options):
+            result = await super().exec(command, **options)
+            if options["report"]:
+                return result
+            return dataclasses.replace(result, exit_code=exit_code, outcome=outcome)
+
+    sandbox = new_sandbox()
+    test = f"echo 1 > {sandbox.logs}/verifier/reward.txt"
+    assert run(task_with(test), sandbox).stated == 1
+    other = new_sandbox()
+    test = f"echo 1 > {other.logs}/verifier/reward.txt"
+    verdict = run(task_with(test), Unreadable(other.shell, other.tests, other.logs))
+    assert (verdict.stated, reward_of(verdict)) == (None, None)
 
 
 def test_a_verifier_that_hangs_is_invalid(new_sandbox):

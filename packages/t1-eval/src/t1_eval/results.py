@@ -4,7 +4,8 @@
                    agent/turns.jsonl             commands, outputs, sampled ids and log-probs
                    verifier/{reward.txt, test-stdout.txt, t1_reward.json}
 
-A directory appears whole or not at all, and replaces one of the same key. The reward in Harbor's
+A directory appears whole or not at all, and replaces one of the same key once it is whole itself.
+Log-probs are rounded to six decimals. The reward in Harbor's
 files is the terminal outcome, 0 or 1: Harbor computes pass@k from nothing else. The dense reward and
 all it depends on are in `t1_reward.json`, a `RewardRecord`, since Harbor's reader drops keys it does
 not know. An invalid trial has no reward in any of them.
@@ -38,15 +39,16 @@ def write_trial(folder: Path, result: TrialResult) -> Path:
     path = folder / result.key
     files = _files(path, result)
     partial = folder / f".{result.key}.partial"
-    for stale in (partial, path):
-        if stale.exists():
-            shutil.rmtree(stale)
+    if partial.exists():
+        shutil.rmtree(partial)
     for directory in (partial, partial / "agent", partial / "verifier"):
         directory.mkdir(parents=True)
     for name, content in files.items():
-        # a Path per file would cost more than the file system takes to write it
+        # a Path per file costs a quarter more
         with open(f"{partial}/{name}", "wb") as file:  # noqa: PTH123
             file.write(content)
+    if path.exists():
+        shutil.rmtree(path)
     return partial.rename(path)
 
 

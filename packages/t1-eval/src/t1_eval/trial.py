@@ -51,7 +51,7 @@ class TrialResult:
         length: number of subgoals.
         run: the agent's turns.
         reward: P, T, S, terminal outcome, reward and cause; a reward of None is invalid.
-        verifier_output: what the verifier printed.
+        verifier_output: what the verifier printed, then what the infrastructure said if it failed.
     """
 
     key: str
@@ -99,23 +99,27 @@ class TrialRunner:
 
         Raises:
             TrialFailed: sandbox, engine or a deadline failed; says the phase.
-            TaskFormatError: the task's environment is not an archive.
+            TaskFormatError: the task's environment is not an archive, or its tests fit in none.
+            SpecError: the task's work directory is no place for one.
         """
-        state = task.environment_archive()
+        # what is wrong with the task itself shows here, before anything is leased
+        state, _ = task.environment_archive(), task.tests_archive()
+        spec = SandboxSpec(workdir=task.workdir)
         async with AsyncExitStack() as lease:
             with _phase(key, "session"):
                 async with self.agent.session(key):
-                    sandbox = await self._prepare(task, key, state, lease)
+                    sandbox = await self._prepare(spec, key, state, lease)
                     run = await self._work(task, key, sandbox)
             return await self._verify(task, key, sandbox, run)
 
-    async def _prepare(self, task: Task, key: str, state: bytes, lease: AsyncExitStack) -> Sandbox:
+    async def _prepare(
+        self, spec: SandboxSpec, key: str, state: bytes, lease: AsyncExitStack
+    ) -> Sandbox:
         """Lease a sandbox for as long as `lease` lasts and unpack the task's initial state."""
         with _phase(key, "sandbox"):
-            spec = SandboxSpec(workdir=task.workdir)
             sandbox = await lease.enter_async_context(self.controller.lease(spec, key=key))
             async with self.deadlines.layer("control"):
-                await sandbox.put_tree(state, task.workdir)
+                await sandbox.put_tree(state, spec.workdir)
             return sandbox
 
     async def _work(self, task: Task, key: str, sandbox: Sandbox) -> AgentRun:
@@ -148,7 +152,7 @@ class TrialRunner:
             length=task.length,
             run=run,
             reward=reward,
-            verifier_output=verdict.output,
+            verifier_output=verdict.output + verdict.detail,
         )
 
 

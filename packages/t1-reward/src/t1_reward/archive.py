@@ -8,6 +8,7 @@ and no absolute or climbing paths.
 This module knows nothing of tasks.
 """
 
+import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -18,9 +19,7 @@ _TIME = 1_700_000_000
 _OWNER = 1000
 _DIRECTORY_MODE = 0o755
 
-_BLOCK = 512
-_NAME_BYTES = 100
-_FILE, _SYMLINK, _DIRECTORY = b"0", b"2", b"5"
+_BLOCK = tarfile.BLOCKSIZE
 
 
 @dataclass(frozen=True)
@@ -41,17 +40,14 @@ class Node:
 
 
 def _header(path: str, kind: bytes, mode: int, size: int = 0, link: str = "") -> bytes:
-    name, target = path.encode(), link.encode()
-    if max(len(name), len(target)) > _NAME_BYTES:
-        raise ValueError(f"path {path!r}: expected names of at most {_NAME_BYTES} bytes")
-    before = b"%-100b%07o\0%07o\0%07o\0%011o\0%011o\0" % (
-        name.ljust(_NAME_BYTES, b"\0"), mode, _OWNER, _OWNER, size, _TIME
-    )  # fmt: skip
-    after = kind + target.ljust(_NAME_BYTES, b"\0") + b"ustar\x0000"
-    after = after.ljust(_BLOCK - len(before) - 8, b"\0")
-    # the sum is taken with eight spaces in its own place
-    checksum = sum(before) + sum(after) + 8 * ord(" ")
-    return before + b"%06o\0 " % checksum + after
+    member = tarfile.TarInfo(path)
+    member.type, member.mode, member.size, member.linkname = kind, mode, size, link
+    member.uid = member.gid = _OWNER
+    member.mtime = _TIME
+    try:
+        return member.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
+    except ValueError as error:
+        raise ValueError(f"path {path!r}: does not fit in a tar archive: {error}") from error
 
 
 def _parents(paths: Iterable[str]) -> set[str]:
@@ -83,12 +79,12 @@ def pack(nodes: Iterable[Node]) -> bytes:
     directories = _parents(by_path)
     for path in sorted(directories | by_path.keys()):
         if path in directories:
-            out += _header(path, _DIRECTORY, _DIRECTORY_MODE)
+            out += _header(path, tarfile.DIRTYPE, _DIRECTORY_MODE)
             continue
         node = by_path[path]
         if node.link is not None:
-            out += _header(path, _SYMLINK, 0o777, link=node.link)
+            out += _header(path, tarfile.SYMTYPE, 0o777, link=node.link)
             continue
-        out += _header(path, _FILE, node.mode, len(node.data))
+        out += _header(path, tarfile.REGTYPE, node.mode, len(node.data))
         out += node.data + bytes(-len(node.data) % _BLOCK)
     return bytes(out) + bytes(2 * _BLOCK)

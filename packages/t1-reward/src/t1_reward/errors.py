@@ -11,7 +11,16 @@ agent's work or a verifier's output looks like never raises: that is data, and i
 (`t1_reward.Cause`), not errors.
 """
 
-__all__ = ["PoolError", "RecordError", "RewardError", "SynthesisError", "TaskFormatError"]
+from pydantic import ValidationError
+
+__all__ = [
+    "PoolError",
+    "RecordError",
+    "RewardError",
+    "SynthesisError",
+    "TaskFormatError",
+    "first_problem",
+]
 
 
 class RewardError(Exception):
@@ -32,3 +41,18 @@ class RecordError(RewardError, ValueError):
 
 class SynthesisError(RewardError, ValueError):
     """The task generator was asked for something it does not have."""
+
+
+def first_problem(error: ValidationError, whole: str) -> str:
+    """Returns the first problem of a document in words: the field, what was expected, what was there.
+
+    Args:
+        error: what pydantic raised.
+        whole: what to call the document where no single field is wrong.
+    """
+    first = error.errors()[0]
+    problem = f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']}"
+    # without a field or a value there, pydantic gives what surrounds it
+    if not first["loc"] or first["type"] == "missing":
+        return problem
+    return f"{problem}, got {first['input']!r}"

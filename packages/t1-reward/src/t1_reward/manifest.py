@@ -17,7 +17,7 @@ from pydantic import (
     field_validator,
 )
 
-from t1_reward.errors import TaskFormatError
+from t1_reward.errors import TaskFormatError, first_problem
 from t1_reward.toml import dump
 
 __all__ = ["TaskManifest", "TaskMetadata", "parse_manifest", "render_manifest"]
@@ -93,11 +93,8 @@ def parse_manifest(text: str, source: str) -> TaskManifest:
     except tomllib.TOMLDecodeError as error:
         raise TaskFormatError(f"{source}: not valid TOML: {error}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise TaskFormatError(
-            f"{source}: field {field}: {first['msg']}, got {first['input']!r}"
-        ) from error
+        problem = first_problem(error, "the document")
+        raise TaskFormatError(f"{source}: field {problem}") from error
 
 
 def render_manifest(manifest: TaskManifest) -> str:

@@ -16,10 +16,11 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
-from t1_reward.errors import PoolError, TaskFormatError
+from t1_reward.errors import PoolError, TaskFormatError, first_problem
 from t1_reward.stream import Stream
 from t1_reward.synthesis import Split, SynthesizedTask, generate_task
 from t1_reward.task import Task
@@ -49,7 +50,7 @@ class PoolEntry(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    schema_version: NonNegativeInt = 1
+    schema_version: Literal[1] = 1
     id: str
     path: str
     split: Split
@@ -181,7 +182,7 @@ class Pool:
             raise PoolError(f"percent: expected a number in (0, 100], got {percent}")
         if not counts:
             raise PoolError(f"{self.directory}: no training task to take a percentile of")
-        return counts[math.ceil(percent / 100 * len(counts)) - 1]
+        return counts[math.ceil(percent * len(counts) / 100) - 1]
 
     def order(self, epoch: int, seed: int) -> tuple[str, ...]:
         """Returns the training ids in the order of an epoch; resume at a cursor by slicing.
@@ -225,6 +226,5 @@ def _read_entry(line: bytes, place: str) -> PoolEntry:
     try:
         return PoolEntry.model_validate_json(line)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or "the line"
-        raise PoolError(f"{place}: {field}: {first['msg']}; build the pool again") from error
+        problem = first_problem(error, "the line")
+        raise PoolError(f"{place}: {problem}; build the pool again") from error

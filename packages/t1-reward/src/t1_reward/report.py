@@ -1,9 +1,11 @@
-"""Reading a verifier's report: which assertions exist and which of them passed.
+r"""Reading a verifier's report: which assertions exist and which of them passed.
 
 A report is TAP: a plan `1..N` and one line per assertion, `ok 1 - id` or `not ok 2 - id`. Reading
 is total: any bytes give a report or the cause why there is none, in time linear in the bytes, of
 which more than `MAX_REPORT_BYTES` are never looked at. A report that stops short of its plan is no report.
 An assertion directed to SKIP or TODO did not pass; an id reported twice passed only if it always did.
+A `#` begins a directive or a comment when white space or one of these two words follows; any other,
+and an escaped one (`\#`), belongs to the id.
 
 The reader does not know which assertions a task should have.
 """
@@ -61,6 +63,7 @@ class VerifierReport:
 
 
 _PLAN = re.compile(r"1\.\.(\d{1,6})\s*(?:#.*)?")
+_DIRECTIVE = re.compile(r"(?<!\\)#(?=\s|skip|todo)", re.IGNORECASE)
 # comments, YAML details and subtests (both indented), version and pragma lines carry no outcome
 _IGNORED = re.compile(r"#.*|\s.*|TAP version \d+\s*|pragma .*|")
 
@@ -105,11 +108,12 @@ def _read_test(line: str) -> Assertion | None:
     verb, _, rest = rest.partition(" ")
     if verb.rstrip("\r") != "ok":
         return None
-    description, _, directive = rest.partition("#")
+    description, *directive = _DIRECTIVE.split(rest, maxsplit=1)
     number, _, after_number = description.strip().partition(" ")
     name = after_number if number.isdecimal() else description
-    skipped = directive.strip().upper().startswith(("SKIP", "TODO"))
-    return Assertion(name.strip().removeprefix("- ").strip(), line.startswith("ok") and not skipped)
+    name = name.strip().removeprefix("- ").strip().replace("\\#", "#")
+    skipped = "".join(directive).strip().upper().startswith(("SKIP", "TODO"))
+    return Assertion(name, line.startswith("ok") and not skipped)
 
 
 def _conclude(

@@ -10,12 +10,21 @@ and listed ones that are not reported count as failed; a record read back from J
 bit for bit what it scored before. No function looks at any other trial.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
-from t1_reward.errors import RecordError
+from t1_reward.errors import RecordError, first_problem
 from t1_reward.report import Cause, VerifierReport
 
 __all__ = ["Fallback", "RewardRecord", "Variant", "Verdict", "rescore", "score"]
@@ -73,6 +82,9 @@ class Verdict:
 class RewardRecord(BaseModel):
     """Everything the reward of one trial depends on, and the reward.
 
+    Checked wherever a record is read or scored: where there is a P, the cause is `Cause.OK`, P is at
+    most T, and b says whether P is T.
+
     Attributes:
         passed: P; None without a report.
         total: T.
@@ -96,6 +108,18 @@ class RewardRecord(BaseModel):
     variant: Variant
     fallback: Fallback
 
+    @model_validator(mode="after")
+    def _is_consistent(self) -> "RewardRecord":
+        if self.passed is None:
+            return self
+        if self.cause is not Cause.OK:
+            raise ValueError(f"expected cause {Cause.OK.value!r} where there is a report")
+        if self.passed > self.total:
+            raise ValueError(f"expected passed of at most total {self.total}, got {self.passed}")
+        if self.binary != int(self.passed == self.total):
+            raise ValueError(f"expected binary to say whether passed is total, got {self.binary}")
+        return self
+
     @classmethod
     def from_json(cls, text: str | bytes) -> "RewardRecord":
         """Returns a stored record.
@@ -106,9 +130,7 @@ class RewardRecord(BaseModel):
         try:
             record = cls.model_validate_json(text)
         except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(map(str, first["loc"])) or "the record"
-            raise RecordError(f"reward record: {field}: {first['msg']}") from error
+            raise _invalid(error) from error
         expected = rescore(record).reward
         if record.reward != expected:
             raise RecordError(
@@ -133,19 +155,20 @@ def score(
         fallback: how a terminal outcome without a report becomes one.
 
     Raises:
-        RecordError: scale is below 1.
+        RecordError: scale is below 1, there is no such variant or fallback, or the verdict
+            contradicts itself.
     """
-    unscored = RewardRecord.model_construct(
-        passed=verdict.passed,
-        total=verdict.total,
-        scale=scale,
-        binary=verdict.binary,
-        reward=None,
-        cause=verdict.cause,
-        variant=variant,
-        fallback=fallback,
+    return _score(
+        {
+            "passed": verdict.passed,
+            "total": verdict.total,
+            "scale": scale,
+            "binary": verdict.binary,
+            "cause": verdict.cause,
+            "variant": variant,
+            "fallback": fallback,
+        }
     )
-    return rescore(unscored)
 
 
 def rescore(
@@ -158,14 +181,24 @@ def rescore(
     """Returns the record under another scale, variant or fallback; by default under its own.
 
     Raises:
-        RecordError: scale is below 1.
+        RecordError: scale is below 1, there is no such variant or fallback, or the record
+            contradicts itself.
     """
     changes = {"scale": scale, "variant": variant, "fallback": fallback}
     wanted = {name: value for name, value in changes.items() if value is not None}
-    changed = record.model_copy(update=wanted)
-    if changed.scale < 1:
-        raise RecordError(f"scale: expected at least 1, got {changed.scale}")
-    return changed.model_copy(update={"reward": _reward(changed)})
+    return _score({**dict(record), **wanted})
+
+
+def _score(fields: Mapping[str, object]) -> RewardRecord:
+    try:
+        record = RewardRecord.model_validate({**fields, "reward": None})
+    except ValidationError as error:
+        raise _invalid(error) from error
+    return record.model_copy(update={"reward": _reward(record)})
+
+
+def _invalid(error: ValidationError) -> RecordError:
+    return RecordError(f"reward record: {first_problem(error, 'the record')}")
 
 
 def _reward(record: RewardRecord) -> float | None:

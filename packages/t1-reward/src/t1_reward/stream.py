@@ -9,7 +9,9 @@ The stream knows nothing of what is drawn from it.
 
 import hashlib
 import struct
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TypeVar
 
 __all__ = ["Stream"]
@@ -65,12 +67,8 @@ class Stream:
 
     def weighted(self, weights: Sequence[int]) -> int:
         """Returns an index, drawn with the given integer weights."""
-        ticket = self.below(sum(weights))
-        for index, weight in enumerate(weights):
-            if ticket < weight:
-                return index
-            ticket -= weight
-        raise AssertionError("a ticket lies below the sum of the weights")
+        ends = list(accumulate(weights))
+        return bisect_right(ends, self.below(ends[-1]))
 
     def permutation(self, items: Sequence[Item]) -> list[Item]:
         """Returns the items in random order (Fisher-Yates from the end)."""

@@ -4,8 +4,9 @@ On disk a task is a directory in Harbor's layout:
 
     task.toml  instruction.md  environment/  tests/test.sh  [solution/solve.sh]
 
-In memory it is the same files: `Task.files` maps each relative path to its bytes, so what was
-loaded is what is written, unknown files and unknown keys included. The environment is a Dockerfile
+In memory it is the contents of the same files: `Task.files` maps each relative path to its bytes,
+so what was loaded is what is written, unknown files and unknown keys included. Contents only: `*.sh`
+are written and mounted executable, no other file is, and empty directories are not kept. The environment is a Dockerfile
 that adds one archive, environment/app.tar, at the work directory; other Dockerfiles load too, but
 have no `environment_archive()`. The task knows nothing of sandboxes, agents or rewards.
 """
@@ -191,13 +192,20 @@ class Task:
         return self.files[_STATE]
 
     def tests_archive(self) -> bytes:
-        """Returns the tar archive to be mounted at /tests for the verifier."""
+        """Returns the tar archive to be mounted at /tests for the verifier.
+
+        Raises:
+            TaskFormatError: a path below tests/ is too long for an archive.
+        """
         prefix = "tests/"
-        return pack(
-            Node(name.removeprefix(prefix), data, 0o755 if name.endswith(".sh") else 0o644)
-            for name, data in self.files.items()
-            if name.startswith(prefix)
-        )
+        try:
+            return pack(
+                Node(name.removeprefix(prefix), data, 0o755 if name.endswith(".sh") else 0o644)
+                for name, data in self.files.items()
+                if name.startswith(prefix)
+            )
+        except ValueError as error:
+            raise TaskFormatError(f"{self.id}/{prefix}: {error}; rename it") from error
 
     def content_hash(self) -> str:
         """Returns the SHA-256 of all files and their names, in hex."""
@@ -215,10 +223,9 @@ class Task:
 
 def _read_tree(directory: Path) -> Iterator[tuple[str, bytes]]:
     for file in sorted(directory.rglob("*")):
-        if file.is_symlink():
-            raise TaskFormatError(
-                f"{file}: expected a file or a directory; replace the symbolic link"
-            )
+        if file.is_symlink() or not (file.is_file() or file.is_dir()):
+            kind = "symbolic link" if file.is_symlink() else "special file"
+            raise TaskFormatError(f"{file}: expected a file or a directory; replace the {kind}")
         if file.is_file():
             yield file.relative_to(directory).as_posix(), file.read_bytes()
 

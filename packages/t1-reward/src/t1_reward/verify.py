@@ -9,7 +9,6 @@ Nothing that infrastructure does becomes a failed assertion.
 This module neither creates nor deletes sandboxes, and it does not know rewards.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -55,7 +54,15 @@ class SealedVerifierSandbox(Protocol):
     async def exec(
         self, command: str, *, timeout_s: float, report: bool, max_output_bytes: int
     ) -> CommandResult:
-        """Runs a command; with `report` it is given a report descriptor."""
+        """Runs a command; with `report` it is given a report descriptor.
+
+        Args:
+            command: for bash.
+            timeout_s: its time, in seconds.
+            report: whether it is given the descriptor.
+            max_output_bytes: bound on stdout. Of the report at least `MAX_REPORT_BYTES` + 1 bytes
+                are kept, so that a longer one is seen.
+        """
         ...
 
     async def mounts_intact(self) -> bool:
@@ -117,11 +124,11 @@ async def _stated_outcome(sealed: SealedVerifierSandbox) -> int | None:
     result = await sealed.exec(
         _STATED_REWARD, timeout_s=_STATED_REWARD_TIMEOUT_S, report=False, max_output_bytes=64
     )
-    if result.outcome != "exited" or result.exit_code != 0:
+    if result.exit_code != 0:
         return None
     try:
         value = float(result.stdout)
     except ValueError:
         return None
     # anything else is some other scale, of which nothing is known here
-    return int(value) if math.isfinite(value) and value in {0.0, 1.0} else None
+    return int(value) if value in {0.0, 1.0} else None

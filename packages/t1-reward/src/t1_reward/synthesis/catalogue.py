@@ -1,10 +1,13 @@
-"""The one table of skills, and the ordered pairs of skills that only held-out tasks contain.
+"""The one table of skills, and the pairs of skills that only held-out tasks contain.
 
-The reserved pairs form a single cycle through all skills: each skill is once the first and once the
-second of a reserved pair, so each takes part in compositions that training has never seen.
+The reserved pairs are unordered and form a single cycle through all skills: each skill has two
+partners that training never puts into one task with it, so each takes part in compositions that
+training has never seen. Whether a task holds a reserved pair depends on which skills it consists of
+and not on their order, so no collection of skills occurs on both sides.
 """
 
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import combinations
 
 from t1_reward.synthesis.skill import Skill
 from t1_reward.synthesis.skills.archives import pack_directory, run_script, unpack_archive
@@ -64,9 +67,10 @@ RESERVED_PAIRS: tuple[tuple[Skill, Skill], ...] = tuple(
     (skill, SKILLS[(place + _STRIDE) % len(SKILLS)]) for place, skill in enumerate(SKILLS)
 )
 
-_RESERVED_IDS = frozenset((first.id, second.id) for first, second in RESERVED_PAIRS)
+_RESERVED_IDS = frozenset(frozenset((first.id, second.id)) for first, second in RESERVED_PAIRS)
 
 
-def has_reserved_pair(skills: tuple[str, ...]) -> bool:
-    """Returns whether two neighbours in the sequence of skill ids are a reserved pair."""
-    return any(pair in _RESERVED_IDS for pair in pairwise(skills))
+def has_reserved_pair(skills: Iterable[Skill]) -> bool:
+    """Returns whether any two of the skills, wherever they stand, are a reserved pair."""
+    pairs = combinations((skill.id for skill in skills), 2)
+    return any(frozenset(pair) in _RESERVED_IDS for pair in pairs)

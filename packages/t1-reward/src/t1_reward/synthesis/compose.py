@@ -1,8 +1,10 @@
 """Tasks composed of one to five subgoals, from a seed.
 
-The number of subgoals is drawn first, with the same weights in both splits; then the skills; then
-each skill draws its subgoal with names no other subgoal uses. A training task never contains a
-reserved pair of neighbouring skills, a held-out task of two or more subgoals always does. Seed and
+The number of subgoals is drawn first, with the same weights in both splits; then the skills, all
+equally likely, again and again until they lie on the split's side; then each skill draws its subgoal
+with names no other subgoal uses. A training task holds no reserved pair of skills, in whatever order
+and however far apart; a held-out task of two or more subgoals holds at least one. Redrawing changes
+neither the mix of lengths nor that of skills: the reserved pairs treat all skills alike. Seed and
 split determine the task, on every machine and Python version.
 """
 
@@ -12,7 +14,7 @@ from functools import cached_property
 from t1_reward.errors import SynthesisError
 from t1_reward.manifest import TaskManifest
 from t1_reward.stream import Stream
-from t1_reward.synthesis.catalogue import RESERVED_PAIRS, SKILLS, has_reserved_pair
+from t1_reward.synthesis.catalogue import SKILLS, has_reserved_pair
 from t1_reward.synthesis.condition import Condition
 from t1_reward.synthesis.draw import Draw, Split
 from t1_reward.synthesis.script import render_solution, render_test
@@ -20,7 +22,11 @@ from t1_reward.synthesis.skill import Skill, Step, Subgoal
 from t1_reward.synthesis.state import pack_state
 from t1_reward.task import Task
 
-__all__ = ["LENGTH_WEIGHTS", "SynthesizedTask", "generate_task"]
+__all__ = ["GENERATOR_VERSION", "LENGTH_WEIGHTS", "SynthesizedTask", "generate_task"]
+
+# raised whenever a seed gives other files than before: what was made by one version is not to be
+# taken for what another one makes
+GENERATOR_VERSION = 2
 
 # of one, two, ... subgoals
 LENGTH_WEIGHTS = (4, 6, 6, 3, 1)
@@ -121,22 +127,16 @@ def generate_task(seed: int, split: Split | str) -> SynthesizedTask:
     split = Split(split)
     stream = Stream("t1-reward/task/1", split.value, seed)
     length = 1 + stream.weighted(LENGTH_WEIGHTS)
-    draw_skills = _training_skills if split is Split.TRAIN else _heldout_skills
+    skills = _draw_skills(stream, split, length)
     draw = Draw(stream, split)
-    subgoals = tuple(skill.draw(draw) for skill in draw_skills(stream, length))
+    subgoals = tuple(skill.draw(draw) for skill in skills)
     return SynthesizedTask(f"{split.value}-{seed:06d}", seed, split, subgoals)
 
 
-def _training_skills(stream: Stream, length: int) -> list[Skill]:
+def _draw_skills(stream: Stream, split: Split, length: int) -> list[Skill]:
+    # one skill alone is no composition: both splits have it
+    wanted = split is Split.HELDOUT and length > 1
     while True:
         skills = [stream.choice(SKILLS) for _ in range(length)]
-        if not has_reserved_pair(tuple(skill.id for skill in skills)):
+        if has_reserved_pair(skills) is wanted:
             return skills
-
-
-def _heldout_skills(stream: Stream, length: int) -> list[Skill]:
-    skills = [stream.choice(SKILLS) for _ in range(length)]
-    if length > 1:
-        place = stream.below(length - 1)
-        skills[place : place + 2] = stream.choice(RESERVED_PAIRS)
-    return skills

@@ -31,8 +31,7 @@ __all__ = [
 ]
 
 # `read` returns 0 only if it met a NUL byte or filled its quota: more than the text looked for.
-# $modes is the output of one `stat` for all files whose mode matters, $listing what the archive
-# $listed holds: names and texts, member by member.
+# $modes is the output of one `stat` for all files whose mode matters.
 SHELL_FUNCTIONS = r"""
 plain() {  # PATH: no part of it is a symbolic link
   local path=$1
@@ -62,19 +61,23 @@ text_of() {  # FILE: its text in REPLY; fails on more than 4095 bytes
 has_line() { text_of "$1" && [[ $'\n'$REPLY$'\n' == *$'\n'"$2"$'\n'* ]]; }
 first_line() { text_of "$1" && [[ ${REPLY%%$'\n'*} == "$2" ]]; }
 last_line() { text_of "$1" && [[ ${REPLY##*$'\n'} == "$2" ]]; }
-mode_is() { plain "$1" && [[ $'\n'$modes$'\n' == *$'\n'"$1=$2"$'\n'* ]]; }
+mode_is() { is_file "$1" && [[ $'\n'$modes$'\n' == *$'\n'"$1=$2"$'\n'* ]]; }
 on_branch() { holds "$1/.git/HEAD" "ref: refs/heads/$2"; }
 branch_at() {  # REPOSITORY BRANCH COMMIT
-  holds "$1/.git/refs/heads/$2" "$3" || has_line "$1/.git/packed-refs" "$3 refs/heads/$2"
+  local loose=$1/.git/refs/heads/$2
+  # a branch's own file hides its packed line, which may be stale
+  if absent "$loose"; then has_line "$1/.git/packed-refs" "$3 refs/heads/$2"; else
+    holds "$loose" "$3"
+  fi
 }
-archive_holds() {  # ARCHIVE MEMBER TEXT
+archive_holds() {  # ARCHIVE MEMBER TEXT: that member alone, whatever else the archive holds
+  local found=
   is_file "$1" || return 1
-  if [[ $1 != "$listed" ]]; then
-    # from a pipe, tar neither seeks nor decompresses; a sparse member can still be endless
-    listing=$'\n'$(head -c 65536 -- "$1" | tar -xvO -f - 2>&1 | head -c 65536)$'\n'
-    listing=${listing//$'\n./'/$'\n'} listed=$1
-  fi 2>/dev/null
-  [[ $listing == *$'\n'"$2"$'\n'"$3"$'\n'* ]]
+  # from a pipe, tar neither seeks nor decompresses; a sparse member can still be endless
+  IFS= read -r -d '' -n "$((${#3} + 2))" found < <(
+    head -c 65536 -- "$1" | tar -xO --no-recursion -f - -- "$2" "./$2" 2>/dev/null
+  ) && return 1
+  [[ ${found%$'\n'} == "$3" ]]
 }
 """.strip()
 
@@ -145,7 +148,7 @@ def last_line(path: str, line: str) -> Condition:
 
 
 def mode_is(path: str, mode: str) -> Condition:
-    """Returns: the file's permission bits are mode (octal digits)."""
+    """Returns: path is a regular file and its permission bits are mode (octal digits)."""
     return Condition(_call("mode_is", path, mode).shell, (path,))
 
 
@@ -160,5 +163,5 @@ def branch_at(repository: str, branch: str, commit: str) -> Condition:
 
 
 def archive_holds(archive: str, member: str, text: str) -> Condition:
-    """Returns: the tar archive has a member of that name with exactly the text."""
+    """Returns: the tar archive's member of that name holds exactly the text."""
     return _call("archive_holds", archive, member, text.removesuffix("\n"))

@@ -16,7 +16,7 @@ __all__ = ["render_solution", "render_test"]
 _HEAD = r"""#!/bin/bash
 # Checks the work directory, which is the current one; changes nothing in it.
 export LC_ALL=C PATH=/usr/bin:/bin
-tap= number=0 failed=0 modes= listed= listing=
+tap= number=0 failed=0 modes=
 verdict() {  # ID: reports how the command before it ended
   if (($? == 0)); then tap+="ok $((++number)) - $1"$'\n'; else
     tap+="not ok $((++number)) - $1"$'\n' failed=1

@@ -17,7 +17,10 @@ from t1_reward.synthesis.condition import Condition
 from t1_reward.synthesis.draw import Draw
 from t1_reward.synthesis.state import Entry
 
-__all__ = ["Draft", "Skill", "Step", "Subgoal", "skill"]
+__all__ = ["NO_SUCH_FILE", "Draft", "Skill", "Step", "Subgoal", "skill"]
+
+# how coreutils end a message about a missing file, the quote after its name included
+NO_SUCH_FILE = "': No such file or directory"
 
 
 class Step(NamedTuple):

@@ -9,14 +9,13 @@ from t1_reward.synthesis.condition import (
     mode_is,
 )
 from t1_reward.synthesis.draw import Draw
-from t1_reward.synthesis.skill import Draft, Step, skill
+from t1_reward.synthesis.skill import NO_SUCH_FILE, Draft, Step, skill
 from t1_reward.synthesis.state import File
 
 __all__ = ["append_line", "copy_tree", "move_tree", "read_mode", "set_mode", "sort_numbers"]
 
 _NEEDS_FLAG = "cp: -r not specified; omitting directory '"
 _CANNOT_COPY = "cp: cannot stat '"
-_MISSING = "': No such file or directory"
 
 
 @skill("set-mode", family="permissions", pieces=("set mode ", "chmod "))
@@ -46,7 +45,7 @@ def read_mode(draw: Draw) -> Draft:
         good=(Step(f"stat -c %a {path}", mode), Step(f"echo {mode} > {target}")),
         habit=(Step(f"echo 644 > {target}"),),
         slip=Step(f"echo {path} > {target}"),
-        # the second one fails for who made the statement true instead of the file's mode known
+        # the second one also asks that the file's mode is left alone
         assertions={
             "value": holds(target, mode),
             "mode-kept": holds(target, mode) & mode_is(path, mode),
@@ -95,7 +94,7 @@ def sort_numbers(draw: Draw) -> Draft:
 @skill(
     "copy-tree",
     family="trees",
-    pieces=("copy tree ", "cp -r ", "cp ", _NEEDS_FLAG, _CANNOT_COPY, _MISSING),
+    pieces=("copy tree ", "cp -r ", "cp ", _NEEDS_FLAG, _CANNOT_COPY, NO_SUCH_FILE),
 )
 def copy_tree(draw: Draw) -> Draft:
     """Copy a directory; the habit is to forget that this needs a flag."""
@@ -108,7 +107,7 @@ def copy_tree(draw: Draw) -> Draft:
         good=(done,),
         habit=(refused,),
         fix=(refused, done),
-        slip=Step(f"cp -r {target} {source}", f"{_CANNOT_COPY}{target}{_MISSING}", 1),
+        slip=Step(f"cp -r {target} {source}", f"{_CANNOT_COPY}{target}{NO_SUCH_FILE}", 1),
         assertions={
             "directory": is_directory(target),
             "first-file": holds(f"{target}/{first}", text),

@@ -2,7 +2,7 @@
 
 from t1_reward.synthesis.condition import absent, is_file, is_symlink, resolves_to
 from t1_reward.synthesis.draw import Draw
-from t1_reward.synthesis.skill import Draft, Step, skill
+from t1_reward.synthesis.skill import NO_SUCH_FILE, Draft, Step, skill
 from t1_reward.synthesis.state import File, Symlink
 
 __all__ = ["delete_by_name", "delete_by_size", "delete_target", "make_symlink"]
@@ -10,7 +10,6 @@ __all__ = ["delete_by_name", "delete_by_size", "delete_target", "make_symlink"]
 _ALREADY_THERE = "': File exists"
 _CANNOT_LINK = "ln: failed to create symbolic link '"
 _CANNOT_REMOVE = "rm: cannot remove '"
-_MISSING = "': No such file or directory"
 # `find -size +4k` rounds sizes up to whole kibibytes. Over 4096 bytes is big: more than a directory
 # itself occupies on common file systems, which would be found as well
 _BIG_LINES = 1200
@@ -18,7 +17,7 @@ _SMALL_LINES = 2
 
 
 def _cannot_remove(path: str) -> str:
-    return f"{_CANNOT_REMOVE}{path}{_MISSING}"
+    return f"{_CANNOT_REMOVE}{path}{NO_SUCH_FILE}"
 
 
 @skill(
@@ -59,7 +58,7 @@ def delete_target(draw: Draw) -> Draft:
 @skill(
     "delete-by-name",
     family="finding",
-    pieces=("delete file ", "find . -name ", "rm ", "./", _CANNOT_REMOVE, _MISSING),
+    pieces=("delete file ", "find . -name ", "rm ", "./", _CANNOT_REMOVE, NO_SUCH_FILE),
 )
 def delete_by_name(draw: Draw) -> Draft:
     """Delete a file that lies in one of two directories."""
@@ -83,7 +82,7 @@ def delete_by_name(draw: Draw) -> Draft:
 @skill(
     "delete-by-size",
     family="finding",
-    pieces=("delete big file", "find ", " -size +4k", "rm ", _CANNOT_REMOVE, _MISSING),
+    pieces=("delete big file", "find ", " -size +4k", "rm ", _CANNOT_REMOVE, NO_SUCH_FILE),
 )
 def delete_by_size(draw: Draw) -> Draft:
     """Delete the one big file of a directory."""
