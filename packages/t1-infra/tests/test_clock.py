@@ -55,6 +55,46 @@ def test_a_cancelled_sleeper_is_passed_over():
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("seconds", [0.0, -1.0])
+def test_a_sleep_of_no_time_needs_no_advance(seconds):
+    async def scenario():
+        clock = ManualClock()
+        await asyncio.wait_for(clock.sleep(seconds), timeout=10)
+        assert clock.monotonic() == 0.0
+
+    asyncio.run(scenario())
+
+
+def test_a_sleep_of_no_time_lets_other_tasks_run():
+    async def scenario():
+        clock, log = ManualClock(), []
+        task = asyncio.create_task(log_after(clock, 0.0, log))
+        await clock.sleep(0.0)
+        await clock.sleep(0.0)
+        assert task.done()
+
+    asyncio.run(scenario())
+
+
+def test_a_woken_task_may_take_many_turns_of_the_loop_until_it_sleeps_again():
+    async def scenario():
+        clock, seen = ManualClock(), []
+
+        async def busy():
+            for _ in range(3):
+                await clock.sleep(1.0)
+                for _ in range(45):
+                    await asyncio.sleep(0)
+                seen.append(clock.monotonic())
+
+        task = asyncio.create_task(busy())
+        await clock.advance(3.0)
+        assert task.done()
+        assert seen == [1.0, 2.0, 3.0]
+
+    asyncio.run(scenario())
+
+
 def test_time_does_not_go_back():
     with pytest.raises(ArgumentError, match="seconds"):
         asyncio.run(ManualClock().advance(-1.0))

@@ -1,5 +1,7 @@
 import asyncio
+import gc
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -20,6 +22,19 @@ from t1_infra.testing import Fault, InMemoryReplica
 WEIGHTS = {"layer": np.arange(6, dtype=np.float32)}
 PREPARING = (Phase.QUIESCE, Phase.LOAD, Phase.VERIFY)
 DEADLINES = {"deadline_s": 20.0, "load_deadline_s": 50.0}
+IN_A_THREAD = asyncio.to_thread
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_threads():
+    """Virtual time does not wait for a thread, so what would run in one runs at once."""
+
+    async def inline(function, *arguments):
+        return function(*arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("t1_infra.publication.asyncio.to_thread", inline)
+        yield
 
 
 async def until_done(clock, task):
@@ -62,12 +77,22 @@ def test_without_faults_every_replica_serves_the_new_version():
     assert all(replica.admits and replica.version == 1 for replica in replicas)
 
 
-def test_it_publishes_in_real_time():
+def test_it_publishes_in_real_time_and_hashes_off_the_event_loop(monkeypatch):
+    threads = []
+
+    def digest(weights):
+        threads.append(threading.get_ident())
+        return weights_digest(weights)
+
     async def scenario():
         replica = InMemoryReplica("only", 3, MonotonicClock())
         return await publish([replica], b"weights", 4)
 
+    monkeypatch.setattr("t1_infra.publication.asyncio.to_thread", IN_A_THREAD)
+    monkeypatch.setattr("t1_infra.publication.weights_digest", digest)
     assert asyncio.run(scenario()).version == 4
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 @pytest.mark.parametrize("phase", PREPARING)
@@ -107,6 +132,74 @@ def test_a_call_that_does_not_react_to_being_cancelled_holds_nothing_up():
         error = await published(clock, [StubbornReplica("stubborn", 0, clock)])
         assert (error.phase, error.fenced) == (Phase.LOAD, ("stubborn",))
         assert clock.monotonic() <= DEADLINES["load_deadline_s"] + 2
+
+    asyncio.run(scenario())
+
+
+class SlowReplica(InMemoryReplica):
+    """Takes three seconds to load."""
+
+    async def load(self, bundle):
+        await self._clock.sleep(3.0)
+        await super().load(bundle)
+
+
+def test_a_publication_times_its_phases_and_leaves_no_task_behind():
+    async def scenario():
+        clock = ManualClock()
+        report = await published(clock, [SlowReplica("slow", 0, clock)])
+        assert report.seconds[Phase.LOAD] == 3.0
+        assert report.seconds[Phase.COMMIT] == 0.0
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(scenario())
+
+
+class GrumblingReplica(InMemoryReplica):
+    """Fails when its loading is cancelled."""
+
+    async def load(self, bundle):
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError as error:
+            raise ConnectionError("closed while loading") from error
+
+
+def test_a_call_that_fails_after_its_deadline_is_not_reported_a_second_time():
+    async def scenario():
+        reported = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: reported.append(context)
+        )
+        clock = ManualClock()
+        error = await published(clock, [GrumblingReplica("grumbling", 0, clock)])
+        assert (error.phase, error.fenced) == (Phase.LOAD, ("grumbling",))
+        await asyncio.sleep(0)
+        gc.collect()
+        assert reported == []
+
+    asyncio.run(scenario())
+
+
+class SelfCancellingReplica(InMemoryReplica):
+    """Is cancelled from inside while it loads."""
+
+    async def load(self, bundle):
+        raise asyncio.CancelledError
+
+
+def test_a_call_that_is_cancelled_from_inside_is_a_failure_of_that_replica():
+    async def scenario():
+        clock = ManualClock()
+        replicas = [
+            SelfCancellingReplica("cancelled", 0, clock),
+            InMemoryReplica("healthy", 0, clock),
+        ]
+        error = await published(clock, replicas)
+        assert (error.replica, error.phase, error.fenced) == ("cancelled", Phase.LOAD, ())
+        assert "CancelledError: the call was cancelled from inside" in error.problem
+        assert all(replica.admits and replica.version == 0 for replica in replicas)
 
     asyncio.run(scenario())
 
@@ -192,35 +285,57 @@ def test_a_replica_that_does_not_drain_is_seen_by_that_check():
     assert any(set(versions) == {0, 1} for versions in replica.requests)
 
 
-def cancelled_at(phase):
-    """Cancel a publication that hangs in a phase; the replicas afterwards."""
+def cancelled_at(*phases, times=1):
+    """Cancel a publication that hangs in phases, during the first; the replicas, and the notes."""
+    phase = phases[0]
 
     async def scenario():
         clock = ManualClock()
         replicas = [
-            InMemoryReplica("slow", 0, clock, {phase: Fault.HANG}),
+            InMemoryReplica("slow", 0, clock, dict.fromkeys(phases, Fault.HANG)),
             InMemoryReplica("healthy", 0, clock),
         ]
         task = asyncio.create_task(publish(replicas, WEIGHTS, 1, clock=clock, **DEADLINES))
         while replicas[1].admits or (phase is Phase.COMMIT and replicas[1].version == 0):
             await clock.advance(0.5)
-        task.cancel()
+        for _ in range(times):
+            task.cancel()
+            await clock.advance(0.5)
+        assert task.done() is (phases == (Phase.LOAD,))
         await until_done(clock, task)
-        assert task.cancelled()
-        return replicas
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        return replicas, getattr(caught.value, "__notes__", [])
 
     return asyncio.run(scenario())
 
 
 def test_cancelling_before_the_commit_returns_the_replicas_to_service():
-    replicas = cancelled_at(Phase.LOAD)
+    replicas, notes = cancelled_at(Phase.LOAD)
     assert all(replica.admits and replica.version == 0 for replica in replicas)
+    assert notes == []
 
 
-def test_cancelling_during_the_commit_finishes_it():
-    _, healthy = cancelled_at(Phase.COMMIT)
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_cancelling_during_the_commit_finishes_it_and_names_who_is_fenced(times):
+    (slow, healthy), notes = cancelled_at(Phase.COMMIT, times=times)
     assert healthy.admits
     assert healthy.version == 1
+    assert not slow.admits
+    (note,) = notes
+    assert "slow failed in commit" in note
+    assert "serving at version 1: healthy; fenced: slow" in note
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_cancelling_again_while_it_rolls_back_does_not_stop_that(times):
+    (slow, healthy), notes = cancelled_at(Phase.LOAD, Phase.ABORT, times=times)
+    assert healthy.admits
+    assert healthy.version == 0
+    assert not slow.admits
+    (note,) = notes
+    assert "serving at their old version: healthy; fenced: slow" in note
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -47,7 +48,8 @@ def test_both_kinds_of_one_step_stand_side_by_side(store):
 def test_retention_keeps_the_newest_resumable_ones_and_every_milestone(
     tmp_path_factory, writes, keep
 ):
-    store = CheckpointStore(tmp_path_factory.mktemp("store"), keep=keep)
+    root = tmp_path_factory.mktemp("store")
+    store = CheckpointStore(root, keep=keep)
     kept = {WEIGHTS_ONLY: [], RESUMABLE: []}
     for step, kind in writes:
         write(store, step, kind)
@@ -56,6 +58,8 @@ def test_retention_keeps_the_newest_resumable_ones_and_every_milestone(
         for one, steps in kept.items():
             assert store.steps(one) == steps
             assert store.latest(one) == (steps[-1] if steps else None)
+        expected = {f"step-{step:08d}.{one}" for one, steps in kept.items() for step in steps}
+        assert {path.name for path in root.iterdir()} == expected
 
 
 def test_an_empty_store_has_no_latest_and_says_so_on_load(store):
@@ -89,17 +93,43 @@ def test_a_full_disk_is_named_as_the_cause_and_the_previous_checkpoint_stays(sto
     store.load(1)
 
 
-def test_a_disk_that_fills_while_the_manifest_is_written_changes_nothing(store, monkeypatch):
+def test_a_disk_that_fills_while_the_manifest_is_written_changes_nothing(
+    store, tmp_path, monkeypatch
+):
     write(store, 1)
+    real, written = os.fsync, []
 
     def full(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
+        written[:] = (tmp_path / "checkpoints").glob(".writing-*/manifest.json")
+        if written:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(descriptor)
 
     monkeypatch.setattr("t1_infra.manifest.os.fsync", full)
     with pytest.raises(CheckpointError, match="disk is full"):
         write(store, 2)
+    assert written
     assert store.steps(RESUMABLE) == [1]
     store.load(1)
+
+
+def test_everything_is_on_the_disk_before_the_checkpoint_appears(store, tmp_path, monkeypatch):
+    root, real, synced = tmp_path / "checkpoints", os.fsync, []
+
+    def recorded(descriptor):
+        real(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        parts = path.relative_to(root).parts
+        synced.append(("/".join(parts[1:]) if parts else "root", bool(store.steps(RESUMABLE))))
+
+    monkeypatch.setattr("t1_infra.manifest.os.fsync", recorded)
+    with store.writer(1) as directory:
+        (directory / "a" / "b").mkdir(parents=True)
+        (directory / "a" / "b" / "c").write_bytes(b"deep")
+    before = [name for name, renamed in synced if not renamed]
+    assert sorted(before) == ["", "a", "a/b", "a/b/c", "manifest.json"]
+    assert before.index("a/b/c") < before.index("manifest.json") < before.index("")
+    assert synced[-1] == ("root", True)
 
 
 def test_another_failure_of_the_disk_is_passed_on_as_it_is(store):
@@ -169,10 +199,53 @@ def test_the_name_of_the_manifest_is_taken(store):
         (directory / "manifest.json").write_text("{}")
 
 
-def test_metadata_that_is_not_json_is_refused_and_nothing_is_stored(store):
-    with pytest.raises(ValueError, match="JSON"):
-        write(store, 1, loss=float("nan"))
-    assert store.latest(RESUMABLE) is None
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, b"bytes"], ids=["nan", "set", "bytes"])
+def test_metadata_that_is_not_json_is_refused_before_anything_is_written(store, tmp_path, value):
+    entered = False
+    with (
+        pytest.raises(ArgumentError, match="metadata: expected JSON") as caught,
+        store.writer(1, metadata={"loss": value}),
+    ):
+        entered = True
+    assert caught.value.argument == "metadata"
+    assert not entered
+    assert not list((tmp_path / "checkpoints").iterdir())
+
+
+def test_metadata_is_taken_as_it_is_when_the_block_begins(store):
+    metadata = {"losses": [0.5]}
+    with store.writer(1, metadata=metadata) as directory:
+        (directory / "weights.bin").write_bytes(b"weights")
+        metadata["losses"].append(float("nan"))
+    assert store.load(1).metadata == {"losses": [0.5]}
+
+
+def test_a_second_writer_inside_an_open_one_is_refused_and_the_first_goes_on(store):
+    with store.writer(1) as directory:
+        (directory / "weights.bin").write_bytes(b"weights")
+        with pytest.raises(CheckpointError, match="another writer"):
+            write(store, 2)
+        assert directory.is_dir()
+    write(store, 2)
+    assert store.steps(RESUMABLE) == [1, 2]
+
+
+def test_reading_while_another_writes_deletes_nothing(store, tmp_path):
+    root = tmp_path / "checkpoints"
+    for step in (1, 2):
+        write(store, step)
+    (root / ".deleting-step-00000000.resumable").mkdir()
+    with store.writer(3) as directory:
+        (directory / "weights.bin").write_bytes(b"weights")
+        (root / ".deleting-step-00000000.resumable").mkdir()
+        before = sorted(root.rglob("*"))
+        reader = CheckpointStore(root, keep=1)
+        assert reader.steps(RESUMABLE) == [1, 2]
+        assert reader.load(reader.latest(RESUMABLE)).step == 2
+        with pytest.raises(CheckpointError, match="there are: none"):
+            reader.load(3, kind=WEIGHTS_ONLY)
+        assert sorted(root.rglob("*")) == before
+    assert reader.load(3).step == 3
 
 
 def test_a_step_is_written_once(store):

@@ -35,6 +35,8 @@ def test_name_dtype_and_shape_enter_the_digest():
         {"b": zeros},
         {"a": zeros.reshape(4)},
         {"a": zeros.view(np.int32)},
+        {"a": zeros.view([("x", np.int32)])},
+        {"a": zeros.view([("y", np.int32)])},
         {"a": zeros, "b": zeros[:0]},
         {},
     ]

@@ -1,17 +1,5 @@
 import re
 from pathlib import Path
-from types import ModuleType
-
-import t1_r3
-
-
-def test_the_public_names_are_listed_sorted_and_complete():
-    public = [
-        name
-        for name, value in vars(t1_r3).items()
-        if not name.startswith("_") and not isinstance(value, ModuleType)
-    ]
-    assert t1_r3.__all__ == sorted(public)
 
 
 def test_every_python_block_of_the_readme_runs():

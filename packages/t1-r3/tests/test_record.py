@@ -86,9 +86,8 @@ def test_an_expert_that_does_not_exist_is_named_with_turn_row_and_layer():
     wrong = rows()
     wrong[1, 1, 0] = 8
     record = RoutingRecord(wrong, SPEC, 0, 0)
-    record.validate("shape")
     with pytest.raises(RoutingError, match="below 8") as caught:
-        record.validate("range", turn=4)
+        record.validate(turn=4)
     assert (caught.value.turn, caught.value.row, caught.value.layer) == (4, 1, 3)
 
 
@@ -96,9 +95,9 @@ def test_a_repeated_expert_is_found_wherever_it_stands():
     wrong = rows()
     wrong[1, 0] = [5, 5]
     record = RoutingRecord(wrong, SPEC, 0, 0)
-    record.validate("range")
-    with pytest.raises(RoutingError, match="2 different experts"):
-        record.validate("distinct")
+    with pytest.raises(RoutingError, match="2 different experts") as caught:
+        record.validate()
+    assert (caught.value.row, caught.value.layer) == (1, 1)
 
 
 def test_a_buffer_that_was_never_written_is_found():

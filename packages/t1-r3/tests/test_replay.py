@@ -23,7 +23,7 @@ def test_one_other_expert_is_found_at_its_row_and_layer(session, data):
     used[row, layer, slot] = min(spare)
     with pytest.raises(ReplayMismatch) as caught:
         assert_replayed(session.truth, used)
-    assert (caught.value.position, caught.value.layer) == (row, layer)
+    assert (caught.value.position, caught.value.layer_index) == (row, layer)
     assert np.argwhere(disagreement(session.truth, used)).tolist() == [[row, layer]]
 
 

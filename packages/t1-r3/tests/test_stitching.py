@@ -169,6 +169,43 @@ def test_offsets_that_disagree_or_point_nowhere_are_refused(turns, indices, mask
         stitch([record([1, 2])], [3], turns, indices, mask)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint32, np.int16, np.int64])
+def test_offsets_of_any_integer_dtype_place_the_same_rows(dtype):
+    turns, indices = np.array([0, 0, 0, 1, 1], dtype), np.array([0, 1, 2, 3, 4], dtype)
+    lengths = np.array([3, 5], dtype)
+    result = stitch(
+        [record([1, 2]), record([3, 4], start=2)], lengths, turns, indices, [0, 0, 1, 0, 1]
+    )
+    assert result.rows.ravel().tolist() == [1, 2, 3, 4]
+    # turn 1 goes on at index 0 of its own, so turn 0's last token has no row
+    with pytest.raises(MissingRouting):
+        stitch([record([1, 2])] * 2, np.array([3, 3], dtype), turns, indices % 3, [0] * 5)
+
+
+def test_a_stream_of_no_token_is_refused_as_such_and_not_for_its_dtype():
+    with pytest.raises(RoutingError, match="one length N >= 1"):
+        stitch([record([1, 2])], [3], [], [], [])
+
+
+@pytest.mark.parametrize("name", ["lengths", "source_turn", "source_index"])
+def test_offsets_that_are_not_integers_are_refused_by_name(name):
+    arrays = {"lengths": [3], "source_turn": [0, 0, 0], "source_index": [0, 1, 2]}
+    arrays[name] = np.array(arrays[name], np.float32)
+    with pytest.raises(RoutingError, match=f"{name}: expected integers, got dtype float32"):
+        stitch([record([1, 2])], **arrays, loss_mask=[0, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"), [([5, 5], "different experts"), ([1, 8], "below 8")], ids=["twice", "none"]
+)
+def test_a_malformed_record_is_refused_with_turn_row_and_layer(row, reason):
+    spec = RoutingSpec(num_experts=8, top_k=2, moe_layers=(3,))
+    records = [RoutingRecord([[[0, 1]]], spec, 0, 0), RoutingRecord([[row]], spec, 1, 0)]
+    with pytest.raises(RoutingError, match=reason) as caught:
+        stitch(records, [2, 3], [0, 0, 1], [0, 1, 2], [0, 1, 1])
+    assert (caught.value.turn, caught.value.row, caught.value.layer) == (1, 0, 3)
+
+
 def test_one_record_per_turn_is_required():
     with pytest.raises(RoutingError, match="1 for 2 turns"):
         stitch([record([1, 2])], [3, 5], [0, 0, 0], [0, 1, 2], [0, 0, 1])

@@ -13,7 +13,7 @@ from typing import Protocol
 from .errors import ArgumentError
 
 # a woken task may need several turns of the event loop until it sleeps again or ends
-_SETTLE_TURNS = 16
+_SETTLE_TURNS = 50
 
 
 class Clock(Protocol):
@@ -53,10 +53,13 @@ class ManualClock:
         return self._now
 
     async def sleep(self, seconds: float) -> None:
-        """Return once the clock was advanced past `seconds` from now."""
+        """Return once the clock was advanced past `seconds` from now; at once if there are none."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
         future = asyncio.get_running_loop().create_future()
         self._started += 1
-        heapq.heappush(self._sleepers, (self._now + max(seconds, 0.0), self._started, future))
+        heapq.heappush(self._sleepers, (self._now + seconds, self._started, future))
         await future
 
     async def advance(self, seconds: float) -> None:

@@ -31,6 +31,9 @@ class ModelSize:
         expert_parameters: parameters inside routed experts.
         dense_parameters: all others.
         vocabulary: number of output logits per token.
+
+    Raises:
+        ArgumentError: a number is negative.
     """
 
     expert_parameters: int
@@ -84,7 +87,17 @@ class ParallelPlan:
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes on one device, by term."""
+    """Bytes on one device, by term.
+
+    Attributes:
+        expert_weights: weights and gradients of the routed experts.
+        dense_weights: weights and gradients of all other parameters.
+        expert_optimizer: master weights and moments of the routed experts.
+        dense_optimizer: master weights and moments of all other parameters.
+        activations: what the backward pass keeps.
+        logits: output logits, 0 on a device that holds none.
+        base: what does not depend on the plan.
+    """
 
     expert_weights: int
     dense_weights: int

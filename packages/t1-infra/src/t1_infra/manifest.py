@@ -71,7 +71,7 @@ def seal(directory: Path, step: int, kind: CheckpointKind, metadata: Mapping[str
     path = directory / MANIFEST
     path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
     sync(path)
-    for folder in {(directory / name).parent for name in names} | {directory}:
+    for folder in (directory, *(path for path in directory.rglob("*") if path.is_dir())):
         sync(folder)
 
 

@@ -52,7 +52,8 @@ async def publish(
     """Bring all replicas to new weights, or none of those that go on serving.
 
     Replicas are driven concurrently. Cancelling the call before the commit rolls it back; from
-    the commit on it is finished first.
+    the commit on it is finished first. Either runs to its end however often the call is cancelled,
+    and a replica that failed is then named in a note on the `CancelledError`.
 
     Args:
         replicas: at least one, with different names.
@@ -75,12 +76,21 @@ async def publish(
         replicas, weights, version, clock or MonotonicClock(), deadline_s, load_deadline_s
     )
     try:
+        await _run(barrier)
+    except asyncio.CancelledError as error:
+        if barrier.failures:
+            error.add_note(str(barrier.error()))
+        raise
+    return barrier.report()
+
+
+async def _run(barrier: "_Barrier") -> None:
+    try:
         prepared = await barrier.prepare()
     except asyncio.CancelledError:
         await _to_the_end(barrier.roll_back())
         raise
     await _to_the_end(barrier.switch() if prepared else barrier.roll_back())
-    return barrier.report()
 
 
 def _check_arguments(replicas: Sequence[Replica], version: int) -> None:
@@ -141,11 +151,16 @@ class _Barrier:
 
     def report(self) -> PublishReport:
         """The result for the caller, as a value or as an error."""
+        if self.failures:
+            raise self.error()
         names = tuple(replica.name for replica in self.replicas)
-        if not self.failures:
-            return PublishReport(self.version, self.digest, names, self.seconds)
+        return PublishReport(self.version, self.digest, names, self.seconds)
+
+    def error(self) -> PublishError:
+        """The first failure, and what became of every replica."""
+        names = tuple(replica.name for replica in self.replicas)
         first = self.failures[0]
-        raise PublishError(
+        return PublishError(
             first.replica,
             first.phase,
             first.problem,
@@ -177,15 +192,10 @@ class _Barrier:
             return_exceptions=True,
         )
         for replica, result in zip(called, results, strict=True):
-            if isinstance(result, asyncio.CancelledError):
-                result = RuntimeError("the call was cancelled from inside the replica")  # noqa: PLW2901
-            if not isinstance(result, BaseException):
-                continue
-            if not isinstance(result, Exception):
-                raise result
-            self.failures.append(_Failure(replica.name, phase, _describe(result)))
-            if fence or isinstance(result, _DeadlineMissed):
-                self.fenced.add(replica.name)
+            if isinstance(result, BaseException):
+                self.failures.append(_Failure(replica.name, phase, _describe(result)))
+                if fence or isinstance(result, _DeadlineMissed):
+                    self.fenced.add(replica.name)
         self.seconds[phase] = self.clock.monotonic() - begin
 
 
@@ -193,9 +203,11 @@ class _DeadlineMissed(Exception):
     pass
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: BaseException) -> str:
     if isinstance(error, _DeadlineMissed):
         return str(error)
+    if isinstance(error, asyncio.CancelledError):
+        return "CancelledError: the call was cancelled from inside the replica"
     return f"{type(error).__name__}: {error}"
 
 
@@ -222,10 +234,13 @@ def _retrieve(work: asyncio.Future[None]) -> None:
 
 
 async def _to_the_end(coroutine: Coroutine[Any, Any, None]) -> None:
-    """Run a coroutine to its end even if the caller is cancelled meanwhile, then be cancelled."""
+    """Run a coroutine to its end, however often the caller is cancelled, then be cancelled."""
     task = asyncio.ensure_future(coroutine)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait((task,))
-        raise
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

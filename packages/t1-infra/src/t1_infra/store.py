@@ -5,10 +5,12 @@
 
 A checkpoint is written in a hidden directory and renamed into place once everything, the manifest
 last, is on the disk. So whatever interrupts a writer, every checkpoint that was there before stays
-readable. One process writes to a store at a time.
+readable. One writer is open on a store at a time; opening one removes what earlier ones left. Any
+number of others may read meanwhile.
 """
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Generator, Mapping
@@ -59,6 +61,7 @@ class CheckpointStore:
             raise ArgumentError("keep", f"expected at least 1, got {keep}")
         self._root = Path(root)
         self._keep = keep
+        self._writing = False
         self._root.mkdir(parents=True, exist_ok=True)
 
     @contextmanager
@@ -77,28 +80,33 @@ class CheckpointStore:
         Args:
             step: training step, >= 0.
             kind: what the checkpoint is good for.
-            metadata: JSON to keep with it, without NaN.
+            metadata: JSON to keep with it, without NaN, as it is when the block begins.
 
         Raises:
-            ArgumentError: `step` is negative, or the checkpoint exists.
-            CheckpointError: nothing was written, or the disk is full or refused otherwise; the
-                cause is attached.
+            ArgumentError: `step` is negative, or the checkpoint exists; `metadata` is not JSON.
+            CheckpointError: another writer of this store is open, nothing was written, or the disk
+                is full. Any other OSError goes on as it is.
         """
         target = self._path(step, CheckpointKind(kind))
         if step < 0 or target.exists():
             raise ArgumentError("step", f"expected a new step >= 0, got {step} ({kind})")
+        facts = _as_json(metadata or {})
+        if self._writing:
+            raise CheckpointError(target, "another writer of this store is open; close it first")
         self._clean()
         directory = self._root / f"{_WRITING}{target.name.removeprefix('step-')}"
+        self._writing = True
         try:
             directory.mkdir()
             yield directory
-            self._finish(directory, target, step, CheckpointKind(kind), metadata or {})
+            self._finish(directory, target, step, CheckpointKind(kind), facts)
         except OSError as error:
             if error.errno not in _DISK_FULL:
                 raise
             problem = "the disk is full; earlier checkpoints are intact"
             raise CheckpointError(target, problem) from error
         finally:
+            self._writing = False
             # gone already if it was renamed into place
             if directory.exists():
                 shutil.rmtree(directory)
@@ -139,7 +147,7 @@ class CheckpointStore:
         target: Path,
         step: int,
         kind: CheckpointKind,
-        metadata: Mapping[str, Any],
+        metadata: dict[str, Any],
     ) -> None:
         if (directory / MANIFEST).exists():
             raise CheckpointError(target, f"{MANIFEST} is the store's own; choose another name")
@@ -159,3 +167,11 @@ class CheckpointStore:
         for prefix in (_WRITING, _DELETING):
             for path in self._root.glob(f"{prefix}*"):
                 shutil.rmtree(path)
+
+
+def _as_json(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy that can be written, however the original changes later."""
+    try:
+        return json.loads(json.dumps(dict(metadata), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ArgumentError("metadata", f"expected JSON without NaN: {error}") from error

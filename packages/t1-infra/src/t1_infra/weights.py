@@ -26,6 +26,6 @@ def weights_digest(weights: Weights) -> str:
     for name in sorted(weights):
         array = np.ascontiguousarray(weights[name])
         # repr quotes the name, so that no name can imitate the fields after it
-        digest.update(f"{name!r} {array.dtype.str} {weights[name].shape}\0".encode())
+        digest.update(f"{name!r} {array.dtype!r} {weights[name].shape}\0".encode())
         digest.update(array.reshape(-1).view(np.uint8))
     return digest.hexdigest()

@@ -66,18 +66,18 @@ class ReplayMismatch(R3Error, AssertionError):
 
     Attributes:
         position: first row that differs.
-        layer: first differing layer of that row, as an index into the record's layers.
+        layer_index: first differing layer of that row, as an index into `moe_layers`.
     """
 
-    def __init__(self, position: int, layer: int, problem: str) -> None:
-        super().__init__(position, layer, problem)
+    def __init__(self, position: int, layer_index: int, problem: str) -> None:
+        super().__init__(position, layer_index, problem)
         self.position = position
-        self.layer = layer
+        self.layer_index = layer_index
         self.problem = problem
 
     def __str__(self) -> str:
         """Name position and layer before the problem."""
-        return f"position {self.position}, layer index {self.layer}: {self.problem}"
+        return f"position {self.position}, layer index {self.layer_index}: {self.problem}"
 
 
 class MissingExtraError(R3Error, ImportError):

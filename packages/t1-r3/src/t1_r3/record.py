@@ -7,7 +7,7 @@ is a set: its order carries no meaning. A record knows no text and no neighbouri
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ import numpy.typing as npt
 from .errors import RoutingError
 
 ExpertIds = npt.NDArray[np.uint8 | np.uint16]
-Level = Literal["shape", "range", "distinct"]
 
 
 @dataclass(frozen=True)
@@ -93,26 +92,22 @@ class RoutingRecord:
         """Index in prompt ‖ completion one past the last row's token."""
         return self.start + self.rows.shape[0]
 
-    def validate(self, level: Level = "distinct", *, turn: int | None = None) -> None:
-        """Check the rows; each level includes the ones before it.
+    def validate(self, *, turn: int | None = None) -> None:
+        """Check that every id is below `num_experts` and none stands twice in one row of a layer.
+
+        A capture buffer that was never written holds zeros and is refused wherever `top_k` > 1.
 
         Args:
-            level: "shape" (the construction has checked it already), "range": every id below
-                `num_experts`; "distinct": no id twice in one row of a layer. A capture buffer that
-                was never written holds zeros and fails "distinct" wherever `top_k` > 1.
             turn: index of the turn, for the message.
 
         Raises:
             RoutingError: naming turn, row and layer of the first fault.
         """
-        _check_shape(self.rows, self.spec)
-        if level in ("range", "distinct"):
-            outside = (self.rows >= self.spec.num_experts).any(axis=-1)
-            self._refuse(outside, f"expected ids below {self.spec.num_experts}", turn)
-        if level == "distinct":
-            ordered = np.sort(self.rows, axis=-1)
-            repeated = (ordered[..., 1:] == ordered[..., :-1]).any(axis=-1)
-            self._refuse(repeated, f"expected {self.spec.top_k} different experts", turn)
+        outside = (self.rows >= self.spec.num_experts).any(axis=-1)
+        self._refuse(outside, f"expected ids below {self.spec.num_experts}", turn)
+        ordered = np.sort(self.rows, axis=-1)
+        repeated = (ordered[..., 1:] == ordered[..., :-1]).any(axis=-1)
+        self._refuse(repeated, f"expected {self.spec.top_k} different experts", turn)
 
     def _refuse(self, bad: npt.NDArray[np.bool_], expected: str, turn: int | None) -> None:
         if not bad.any():

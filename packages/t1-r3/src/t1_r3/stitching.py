@@ -24,7 +24,7 @@ import numpy.typing as npt
 from .errors import MissingRouting, RoutingError
 from .record import ExpertIds, RoutingRecord
 
-_Ints = npt.NDArray[np.signedinteger]
+_Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,8 @@ def stitch(
         N - 1 rows and the turn each came from.
 
     Raises:
-        RoutingError: a record is malformed or does not end at |T| - 1, or the arrays disagree.
+        RoutingError: a record is malformed or does not end at |T| - 1, or the arrays
+            disagree or are not of integers.
         MissingRouting: a row is missing whose target carries loss or that has no left neighbour,
             or more rows are missing than the budget allows.
     """
@@ -77,7 +78,7 @@ def stitch(
         raise RoutingError(
             f"expected one record (or None) per turn, got {len(records)} for {len(lengths)} turns"
         )
-    turn_lengths = np.asarray(lengths, np.int64)
+    turn_lengths = _offsets("lengths", lengths)
     turns, indices, mask = _stream(turn_lengths, source_turn, source_index, loss_mask)
     for turn, record in enumerate(records):
         _check_record(turn, record, lengths[turn])
@@ -98,7 +99,7 @@ def _stream(
     source_index: npt.ArrayLike,
     loss_mask: npt.ArrayLike,
 ) -> tuple[_Ints, _Ints, npt.NDArray[np.bool_]]:
-    turns, indices = np.asarray(source_turn), np.asarray(source_index)
+    turns, indices = _offsets("source_turn", source_turn), _offsets("source_index", source_index)
     mask = np.asarray(loss_mask, np.bool_)
     if not (turns.shape == indices.shape == mask.shape == (mask.size,)) or not mask.size:
         raise RoutingError(
@@ -116,10 +117,19 @@ def _stream(
     return turns, indices, mask
 
 
+def _offsets(name: str, values: npt.ArrayLike) -> _Ints:
+    array = np.asarray(values)
+    # an empty list becomes an array of floats; that it is empty is for the caller to judge
+    if array.size and array.dtype.kind not in "iu":
+        raise RoutingError(f"{name}: expected integers, got dtype {array.dtype}")
+    # signed, since differences and the mark -1 are made of them
+    return array.astype(np.int64, copy=False)
+
+
 def _check_record(turn: int, record: RoutingRecord | None, length: int) -> None:
     if record is None:
         return
-    record.validate("distinct", turn=turn)
+    record.validate(turn=turn)
     if record.stop != length - 1:
         raise RoutingError(
             f"expected rows for indices [{record.start}, {length - 1}) of {length} tokens, "
@@ -157,7 +167,8 @@ def _collect(
         if record.spec != spec:
             raise RoutingError(f"expected {spec} as before, got {record.spec}", turn=turn)
         of_run = index[first:end]
-        covered = (of_run >= record.start) & (of_run < record.stop)
+        # a record ends where its turn does, so that only its start can leave an index out
+        covered = of_run >= record.start
         rows[first:end][covered] = record.rows[of_run[covered] - record.start]
         present[first:end] = covered
     return rows, present

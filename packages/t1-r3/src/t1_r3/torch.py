@@ -13,7 +13,10 @@ from .errors import MissingExtraError, RoutingError
 try:
     import torch
     from torch import Tensor
-except ImportError as error:
+except ModuleNotFoundError as error:
+    # an installed torch that lacks a module of its own is broken, and its error says how
+    if error.name != "torch":
+        raise
     raise MissingExtraError("torch", "torch") from error
 
 

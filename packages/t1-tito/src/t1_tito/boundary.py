@@ -58,10 +58,9 @@ def classify(turn_index: int, earlier: Turn, later: Turn) -> Boundary:
 
 def _starts_with(prompt: Ids, turn: Turn) -> bool:
     seam = turn.prompt_ids.size
-    return (
-        prompt.size >= turn.length
-        and np.array_equal(prompt[:seam], turn.prompt_ids)
-        and np.array_equal(prompt[seam : turn.length], turn.completion_ids)
+    # a prompt that is too short leaves a slice of another size
+    return np.array_equal(prompt[:seam], turn.prompt_ids) and np.array_equal(
+        prompt[seam : turn.length], turn.completion_ids
     )
 
 

@@ -1,7 +1,7 @@
 """Hypothesis strategies for turns, for tests of code that builds on this package.
 
-Needs the extra `testing`. `conversations` draws trials as a harness would produce them: most
-prompts extend what came before, some do not.
+Needs the extra `testing`. `conversations` draws trials as a harness would produce them: about
+half of the prompts extend what came before, the others open a new stream.
 """
 
 import numpy as np
