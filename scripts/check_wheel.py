@@ -9,8 +9,9 @@ Every member of the workspace is built, and the contents of its wheel are checke
 Each named package is then tested at both ends of what it allows: direct dependencies at their lowest
 versions on the oldest Python of its `requires-python`, and everything at its highest on the Python of
 `.python-version`. An environment holds the wheel, its dependencies, its `test` group and nothing else;
-siblings are the wheels built here. The tests run from a copy outside the repository. What a package
-is for stays unknown here: all is read from its `pyproject.toml`.
+siblings are the wheels built here. The tests run from a copy outside the repository, with the
+repository's `conftest.py` and its Hypothesis profiles beside them. What a package is for stays
+unknown here: all is read from its `pyproject.toml`.
 """
 
 import os
@@ -60,7 +61,8 @@ class Member:
     @property
     def oldest_python(self) -> str:
         """The lower bound of `requires-python`, such as "3.11"."""
-        return self.project["requires-python"].removeprefix(">=")
+        # which patch release of it is installed is the machine's
+        return ".".join(self.project["requires-python"].removeprefix(">=").split(".")[:2])
 
     def wheel(self, dist: Path) -> Path:
         """The wheel of the current version below `dist`."""
@@ -157,6 +159,7 @@ def check_alone(member: Member, resolution: str, python_version: str, dist: Path
             member.folder / "tests", copy / "tests", ignore=shutil.ignore_patterns("__pycache__")
         )
         shutil.copy(member.folder / "README.md", copy)  # its examples are among the tests
+        shutil.copy(ROOT / "conftest.py", copy)  # the profiles of Hypothesis are the same
         python = environment / "bin" / "python"
         run(python, "-I", "-c", f"import {member.module}", cwd=copy)
         for command in member.project.get("scripts", {}):

@@ -21,7 +21,7 @@ requires-python = ">=3.12"
 dependencies = [{dependencies}]
 
 [dependency-groups]
-test = ["pytest>=9", "pytest-timeout>=2.4"]
+test = ["pytest>=9", "pytest-timeout>=2.4", "hypothesis>=6.150"]
 """
 FILES = {
     "t1_demo/__init__.py": "",
@@ -124,6 +124,19 @@ def test_a_dependency_that_is_used_but_not_declared_is_found(tmp_path):
         check_wheel.check_alone(
             Member.read(forgotten / "packages/t1-demo"), "highest", "3.12", forgotten / "dist"
         )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("profile", "examples"), [("fast", 40), ("thorough", 2000)])
+def test_the_hypothesis_profiles_of_the_repository_apply(tmp_path, monkeypatch, profile, examples):
+    member = workspace(tmp_path)
+    (member.folder / "tests/test_demo.py").write_text(
+        "from hypothesis import settings\n"
+        f"def test_it(): assert (settings().max_examples, settings().deadline) == ({examples}, None)\n"
+    )
+    check_wheel.build(tmp_path, tmp_path / "dist")
+    monkeypatch.setenv("T1_HYPOTHESIS", profile)
+    check_wheel.check_alone(member, "highest", "3.12", tmp_path / "dist")
 
 
 @pytest.mark.slow
