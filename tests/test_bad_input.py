@@ -71,7 +71,12 @@ def test_a_full_disk_is_one_clear_error_and_the_checkpoint_stays(t1: Start, tmp_
         f"exec {sys.executable} -c 'from t1_trainer.cli import main; main()' train -q "
         f"-o {small}/run {' '.join(SMALL)} --steps=40 --checkpoint.every-steps=1; "
     )
-    show = f"code=$?; ls {small}/run/checkpoints; exit $code"
+    load = (
+        "import sys; from t1_infra import CheckpointKind, CheckpointStore; "
+        "store = CheckpointStore(sys.argv[1]); "
+        "print('intact:', store.load(store.latest(CheckpointKind.RESUMABLE)).step)"
+    )
+    show = f'code=$?; {sys.executable} -c "{load}" {small}/run/checkpoints; exit $code'
     namespaces = ("--mount",)
     if os.geteuid() != 0:
         namespaces = ("--user", "--map-current-user", "--keep-caps", "--mount")
@@ -80,4 +85,4 @@ def test_a_full_disk_is_one_clear_error_and_the_checkpoint_stays(t1: Start, tmp_
     assert code == 3, err
     assert "Traceback" not in err
     assert "disk is full" in err or os.strerror(28) in err
-    assert ".resumable" in out, "an earlier checkpoint is intact"
+    assert "intact: " in out, "an earlier checkpoint loads, and its hashes hold"

@@ -12,7 +12,7 @@ import typer
 
 from t1_sandbox import cli as sandbox_cli
 from t1_trainer.cli import app, main
-from t1_trainer.config_files import load_config, with_overrides
+from t1_trainer.config_files import load_config
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -52,7 +52,7 @@ def parse(command):
     """Parse a `t1` command to the end, dotted settings included, and run nothing."""
     _, verb, *arguments = shlex.split(command)
     context = VERBS[verb].make_context(verb, arguments)
-    with_overrides(load_config([], "mini"), context.args)
+    load_config([], "mini", context.args)
 
 
 @pytest.mark.parametrize("command", commands())

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from running import SMALL, Command, WholeRun, descendants, records
+from running import SMALL, Command, WholeRun, command_line, descendants, records
 
+from t1_reward import Pool
 from t1_sandbox import Event, read_journal
+from t1_trainer.config_files import load_config
+from t1_trainer.pools import ensure_pool
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 Start = Callable[..., Command]
@@ -59,7 +62,7 @@ def test_the_metrics_hold_the_invariants_of_every_step(whole: WholeRun):
 def test_every_launched_task_has_one_fate(whole: WholeRun):
     launched: list[str] = []
     for line in records(whole.path / "tasks.jsonl"):
-        fates = [*line["admitted"], *line["cancelled"], *line["invalid"]]
+        fates = [*line["admitted"], *line["cancelled"], *(t["task_id"] for t in line["invalid"])]
         assert len(fates) == len(set(fates)) == 10
         launched += fates
     assert len(launched) == len(set(launched)), "a task of one epoch was launched twice"
@@ -114,7 +117,7 @@ def test_a_killed_rollout_process_is_one_clear_error(t1: Start, tmp_path: Path):
     rollout = next(
         pid
         for pid in descendants(command.process.pid)
-        if "t1_trainer.rollout.process" in Path(f"/proc/{pid}/cmdline").read_text()
+        if "t1_trainer.rollout.process" in command_line(pid)
     )
     os.kill(rollout, signal.SIGKILL)
     code, _, err = command.finish()
@@ -123,6 +126,14 @@ def test_a_killed_rollout_process_is_one_clear_error(t1: Start, tmp_path: Path):
     assert "Traceback" not in err
     assert command.leaves_nothing()
     assert list((run / "checkpoints").glob("*.resumable")), "nothing was lost"
+
+
+def test_the_reward_scale_of_the_default_is_its_pools_90th_percentile(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("T1_CACHE_DIR", str(cache))
+    config = load_config([])
+    assert Pool.open(ensure_pool(config.pool)).percentile_assertions(90) == config.reward.scale
 
 
 def test_the_oracle_solves_every_task_and_the_idle_agent_none(t1: Start, tmp_path: Path):
@@ -135,5 +146,6 @@ def test_the_oracle_solves_every_task_and_the_idle_agent_none(t1: Start, tmp_pat
         assert code == 0, err
         rates[agent] = json.loads(out)
     assert rates["oracle"]["resolved"]["mean"] == 1.0
-    assert rates["oracle"]["tasks"] == 64
+    assert rates["oracle"]["resolved"]["tasks"] == 64
+    assert not list(tmp_path.rglob("config.toml")), "an evaluation does not pass for a run"
     assert rates["noop"]["reward"]["mean"] == 0.0

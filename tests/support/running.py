@@ -45,6 +45,14 @@ def descendants(pid: int) -> set[int]:
         found |= more
 
 
+def command_line(pid: int) -> str:
+    """A process's command line; empty once it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
 def alive(pids: set[int]) -> set[int]:
     """Those that still exist and are no zombies."""
     left: set[int] = set()

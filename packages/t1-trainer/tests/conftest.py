@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 import torch
-from hypothesis import settings
 
 from t1_eval import AgentTurn, GenerateRequest
 from t1_tito import Turn
@@ -14,11 +13,6 @@ from t1_trainer.policy.decoder import CachedDecoder
 from t1_trainer.policy.rounding import exact
 from t1_trainer.rollout.engine import LocalEngine
 from t1_trainer.samples import Sample
-
-# for a run of this folder alone; a profile loaded above it wins
-if settings().deadline is not None:
-    settings.register_profile("alone", max_examples=40, deadline=None)
-    settings.load_profile("alone")
 
 CONFIG = MoEConfig(vocab_size=60, hidden_size=32, num_attention_heads=2, moe_intermediate_size=16)
 
@@ -99,14 +93,16 @@ def make_engine() -> Callable[..., LocalEngine]:
 def converse() -> Callable[..., object]:
     """A multi-turn trial on an engine: prompt, completion, observation, and so on."""
 
-    async def run(engine: LocalEngine, key: str, turns: int, seed: int = 0) -> list[AgentTurn]:
+    async def run(
+        engine: LocalEngine, key: str, turns: int, seed: int = 0, temperature: float = 1.0
+    ) -> list[AgentTurn]:
         source = np.random.default_rng([seed, *key.encode()])
         prompt = source.integers(0, CONFIG.vocab_size, source.integers(1, 6)).tolist()
         made: list[AgentTurn] = []
         async with engine.session(key):
             for number in range(turns):
                 ids = np.asarray(prompt, np.int32)
-                request = GenerateRequest(key, ids, 5, 1.0, seed=seed * 1000 + number)
+                request = GenerateRequest(key, ids, 5, temperature, seed=seed * 1000 + number)
                 completion = await engine.generate(request)
                 tokens = Turn(
                     ids,

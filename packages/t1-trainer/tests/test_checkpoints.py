@@ -5,13 +5,13 @@ import torch
 
 from t1_infra import CheckpointError
 from t1_trainer.batch import Batch
-from t1_trainer.checkpoints import RunCheckpoints
+from t1_trainer.checkpoints import RunCheckpoints, policy_directory
 from t1_trainer.config import Config
-from t1_trainer.errors import ConfigError, RunDirectoryError
+from t1_trainer.errors import ConfigError
 from t1_trainer.learner import Learner
 from t1_trainer.policy import MoEModel, Tokenizer
 from t1_trainer.policy.storage import load_weights
-from t1_trainer.rollout.messages import Collected, Retention
+from t1_trainer.rollout.messages import Collected, InvalidTrial, Retention
 from t1_trainer.task_order import TaskCursor
 from t1_trainer.trainer import TrainingState
 
@@ -62,7 +62,7 @@ def stopped(make_model, make_samples, tmp_path):
         samples=tuple(second),
         admitted=("a", "b"),
         cancelled=("c",),
-        invalid={"d": "no verdict"},
+        invalid=(InvalidTrial("d", "no verdict"), InvalidTrial("d", "lost")),
         retention={"files": Retention(3, 2)},
         seconds=1.5,
         cpu_seconds=0.5,
@@ -119,8 +119,8 @@ def test_a_checkpoint_holds_a_policy_to_evaluate(stopped, tmp_path):
     learner, state, _ = stopped
     checkpoints = checkpoints_in(tmp_path)
     checkpoints.save_weights(learner, state.step)
-    directory = checkpoints.policy_directory(None)
-    assert directory == checkpoints.policy_directory(5)
+    directory = policy_directory(tmp_path, None)
+    assert directory == policy_directory(tmp_path, 5)
     loaded = load_weights(directory)
     assert isinstance(loaded, MoEModel)
     assert all(
@@ -129,12 +129,13 @@ def test_a_checkpoint_holds_a_policy_to_evaluate(stopped, tmp_path):
     assert (directory / "tokenizer.json").is_file()
 
 
-def test_a_run_without_checkpoints_says_that_nothing_is_lost(make_model, tmp_path):
-    with pytest.raises(RunDirectoryError, match="no checkpoint yet"):
-        checkpoints_in(tmp_path).restore(learner_of(make_model, 0))
-    assert not checkpoints_in(tmp_path).any()
+def test_a_run_without_checkpoints_starts_at_its_beginning(make_model, tmp_path):
+    learner = learner_of(make_model, 0)
+    before = tensors(learner)
+    assert checkpoints_in(tmp_path).restore(learner) == TrainingState()
+    assert_equal(tensors(learner), before)
     with pytest.raises(ConfigError, match=r"--checkpoint 7: the run has weights of steps \[\]"):
-        checkpoints_in(tmp_path).policy_directory(7)
+        policy_directory(tmp_path, 7)
 
 
 def test_a_damaged_checkpoint_is_refused(stopped, make_model, tmp_path):

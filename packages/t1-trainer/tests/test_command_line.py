@@ -8,13 +8,16 @@ import subprocess
 import sys
 import tomllib
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from t1_trainer import cli
-from t1_trainer.config import Config
+from t1_trainer.config import Config, PoolConfig
 from t1_trainer.config_files import load_config
+from t1_trainer.pools import ensure_pool
 
+SMALL_POOL = ("--pool.train-tasks", "1", "--pool.heldout-tasks", "2")
 VERBS = ("train", "resume", "eval", "warm-start")
 
 
@@ -96,16 +99,22 @@ def test_the_printed_configuration_is_the_resolved_one(t1, tmp_path):
         (["train", "--steps", "1"], "ppo.critic_only_steps (2) must not exceed steps (1)"),
         (["train", "--policy.actor", "nowhere"], "'nowhere'"),
         (["eval", "--agent", "human"], "--agent 'human': expected one of policy, oracle, noop"),
+        (["train", "--policy.critic", "nowhere"], "'nowhere'"),
+        (["train", "--dry-run", "--policy.critic", "nowhere"], "'nowhere'"),
+        (["train", "--evaluation.tasks", "99"], "evaluation needs 99 held-out tasks"),
+        (["train", "--rollout.max-context-tokens", "900"], "the policy reads at most 512 ids"),
         (["eval", "nowhere"], "nowhere is not a run directory"),
+        (["eval", "--checkpoint", "3"], "--checkpoint 3: needs a run and --agent policy"),
         (["resume", "."], "is not a run directory: it has no config.toml"),
     ],
 )
 def test_a_usage_error_is_one_message_and_exit_code_2(t1, arguments, message):
-    if "--policy.actor" in arguments:
+    if arguments[0] == "train":
         # a pool is prepared before the policy is read: a small one
-        arguments = [*arguments, "--pool.train-tasks", "1", "--pool.heldout-tasks", "1"]
+        arguments = [*arguments, *SMALL_POOL]
     code, out, err = t1(*arguments)
     assert code == 2
+    assert not Path("runs").exists(), "what was refused leaves nothing behind"
     assert message in plain(err)
     assert "Traceback" not in err
     assert out == ""
@@ -143,10 +152,11 @@ def nothing_can_be_written():
 
 
 def test_a_full_disk_is_one_message_and_exit_code_3(t1):
+    ensure_pool(PoolConfig(train_tasks=1, heldout_tasks=2))
     with nothing_can_be_written():
-        code, out, err = t1("train", "-o", "run")
+        code, out, err = t1("train", "-q", "-o", "run", *SMALL_POOL)
     assert code == 3
-    (line,) = err.splitlines()
+    _, line = err.splitlines()
     assert line.startswith("t1: ")
     assert "config.toml" in line
     assert out == ""

@@ -22,8 +22,6 @@ from t1_trainer.config_files import (
     load_resolved,
     merge,
     read_preset,
-    validate_config,
-    with_overrides,
 )
 from t1_trainer.errors import ConfigError
 
@@ -76,10 +74,25 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         load_config([tmp_path / "none.toml"])
 
 
-def test_every_wrong_key_has_its_line():
+def test_every_wrong_key_has_its_line(tmp_path):
+    file = written(tmp_path, "f.toml", "stepz = 1\nseed = 'x'\n[ppo]\ngama = 1")
     with pytest.raises(ConfigError) as caught:
-        validate_config({"stepz": 1, "ppo": {"gama": 1}, "seed": "x"}, "f")
+        load_config([file])
     assert len(str(caught.value).splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[optimizer]\nbeta1 = 1.0",
+        "[optimizer]\nbeta2 = 1.0",
+        "[rollout]\noversampling = inf",
+        "[optimizer]\nactor_lr = nan",
+    ],
+)
+def test_numbers_that_cannot_be_worked_with_are_refused(tmp_path, text):
+    with pytest.raises(ConfigError, match=r"wrong\.toml: \w+\.\w+ = "):
+        load_config([written(tmp_path, "wrong.toml", text)])
 
 
 def test_an_unknown_preset_names_the_known_ones():
@@ -100,18 +113,27 @@ def test_files_win_over_the_preset_and_later_files_over_earlier(tmp_path):
 
 
 def test_dotted_flags_win_over_files(tmp_path):
-    config = load_config([written(tmp_path, "a.toml", "steps = 7\n[optimizer]\nactor_lr = 0.5")])
-    changed = with_overrides(config, ["--optimizer.actor-lr", "0.25", "--seed=3"])
+    file = written(tmp_path, "a.toml", "steps = 7\n[optimizer]\nactor_lr = 0.5")
+    changed = load_config([file], arguments=["--optimizer.actor-lr", "0.25", "--seed=3"])
     assert (changed.steps, changed.optimizer.actor_lr, changed.seed) == (7, 0.25, 3)
-    assert with_overrides(config, []) is config
+
+
+def test_contradictions_are_judged_when_all_sources_are_merged(tmp_path):
+    first = written(tmp_path, "a.toml", "steps = 1")
+    second = written(tmp_path, "b.toml", "[ppo]\ncritic_only_steps = 0")
+    flag = ["--ppo.critic-only-steps", "0"]
+    assert load_config([first, second]) == load_config([second, first])
+    assert load_config([first], arguments=flag) == load_config([first, second])
+    with pytest.raises(ConfigError, match="must not exceed steps"):
+        load_config([first])
 
 
 def test_flags_that_contradict_each_other_are_refused():
     with pytest.raises(
         ConfigError,
-        match=r"command line: ppo.critic_only_steps \(2\) must not exceed steps \(1\)",
+        match=r"configuration: ppo.critic_only_steps \(2\) must not exceed steps \(1\)",
     ):
-        with_overrides(Config(), ["--steps", "1", "--ppo.critic-only-steps", "2"])
+        load_config([], arguments=["--steps", "1", "--ppo.critic-only-steps", "2"])
 
 
 @given(tables, tables)

@@ -5,9 +5,10 @@ import math
 
 import pytest
 
+from t1_trainer.errors import RolloutFailed
 from t1_trainer.evaluation import Evaluation, compare
 from t1_trainer.rollout.messages import Attempt
-from t1_trainer.summary import summary_text
+from t1_trainer.summary import evaluation_text, summary_text
 
 
 def attempt(task: str, reward: float | None, *, length: int = 1, turns: int = 4) -> Attempt:
@@ -74,6 +75,21 @@ def test_an_evaluation_reads_back_equal():
     )
 
 
+def test_an_evaluation_without_any_verdict_is_none():
+    with pytest.raises(
+        RolloutFailed, match="sampled: no attempt has a verdict; first cause: cause"
+    ):
+        evaluation(attempt("a", None), attempt("b", None))
+
+
+def test_an_evaluation_is_a_few_lines_for_people():
+    text = evaluation_text({"agent": "policy", **BEFORE.summary()["sampled"]})
+    assert "3 held-out tasks, 4 attempts of agent policy, 0 invalid" in text
+    assert "resolved 16.7 % (95 % interval" in text
+    assert "length 1 33.3%, length 2 0.0%" in text
+    assert "reward 0.333 (95 % interval" in text
+
+
 def summary(**changes: float | None) -> dict:
     side = BEFORE.summary()
     change = {
@@ -104,7 +120,7 @@ def test_the_closing_words_name_what_was_gained(tmp_path):
     assert "3 steps in 1.5 min" in text
     assert "change +0.0 (95 % interval" in text
     assert "training reward 0.250 -> 0.500; explained variance +0.10 -> +0.90" in text
-    assert "admitted share by family: files 75%" in text
+    assert "admitted share by family and length: files 75%" in text
     assert f"t1 eval {tmp_path}" in text
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from t1_trainer.batch import Batch
 from t1_trainer.config import Config, OptimizerConfig, PPOConfig
 from t1_trainer.critic_warm_up import critic_from_actor
-from t1_trainer.errors import CaptureError
+from t1_trainer.errors import CaptureError, TrainingDiverged
 from t1_trainer.learner import Learner, state_values, token_logprobs
 from t1_trainer.policy import MoEModel
 from t1_trainer.ppo import (
@@ -42,12 +42,27 @@ def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-def drifted(batch: Batch, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Old log-probs and advantages that reach both sides of the clip."""
+def drifted(current_M: torch.Tensor, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Old numbers around the current ones, on both sides of the clip, and as many random ones."""
     source = torch.Generator().manual_seed(seed)
-    count = int(batch.counts_B.sum())
-    old_M = batch.sampler_logprobs_M + 0.3 * torch.randn(count, generator=source)
-    return old_M, torch.randn(count, generator=source)
+    drift_M = 0.3 * torch.randn(len(current_M), generator=source)
+    assert (drift_M > 0.2).any()
+    assert (drift_M < -0.2).any()
+    return current_M + drift_M, torch.randn(len(current_M), generator=source)
+
+
+def drifted_policy(make_model, batch: Batch, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Old log-probs and advantages of a first actor update."""
+    current_M, _ = token_logprobs(
+        make_model(0), batch.pack(range(len(batch.samples))), replay=True, temperature=1.0
+    )
+    return drifted(current_M.detach(), seed)
+
+
+def drifted_values(make_model, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+    """Old values and returns of a first critic update."""
+    old_M, returns_M = drifted(learner_of(make_model).values(batch))
+    return old_M, returns_M.abs()
 
 
 def watched(model: MoEModel, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
@@ -87,7 +102,7 @@ TOLERANCE = 2e-5
 @given(size=st.integers(1, 7), data=st.data())
 def test_the_actor_gradient_ignores_passes_order_and_padding(make_model, make_samples, size, data):
     batch = Batch(tuple(make_samples(3, LENGTHS)))
-    old_M, advantages_M = drifted(batch)
+    old_M, advantages_M = drifted_policy(make_model, batch)
     order = data.draw(st.permutations(range(len(LENGTHS))))
     shuffled = Batch(tuple(batch.samples[i] for i in order))
     whole = learner_of(make_model, micro_batch_trials=len(LENGTHS))
@@ -101,7 +116,7 @@ def test_the_actor_gradient_ignores_passes_order_and_padding(make_model, make_sa
 @given(size=st.integers(1, 7), data=st.data())
 def test_the_critic_gradient_ignores_passes_order_and_padding(make_model, make_samples, size, data):
     batch = Batch(tuple(make_samples(4, LENGTHS)))
-    old_M, returns_M = (t.abs() for t in drifted(batch))
+    old_M, returns_M = drifted_values(make_model, batch)
     order = data.draw(st.permutations(range(len(LENGTHS))))
     shuffled = Batch(tuple(batch.samples[i] for i in order))
     whole = learner_of(make_model, micro_batch_trials=len(LENGTHS))
@@ -113,12 +128,14 @@ def test_the_critic_gradient_ignores_passes_order_and_padding(make_model, make_s
 
 def test_a_mean_of_means_is_another_gradient(make_model, make_samples):
     batch = Batch(tuple(make_samples(3, LENGTHS)))
-    old_M, advantages_M = drifted(batch)
+    old_M, advantages_M = drifted_policy(make_model, batch)
     learner = learner_of(make_model)
     expected = actor_gradient(learner_of(make_model), batch, old_M, advantages_M)
     groups = batch.micro_batches(range(len(LENGTHS)), 2)
     for group in groups:
-        logprobs_M, _ = token_logprobs(learner.actor, batch.pack(group), replay=True)
+        logprobs_M, _ = token_logprobs(
+            learner.actor, batch.pack(group), replay=True, temperature=1.0
+        )
         loss = clipped_policy_loss(
             logprobs_M,
             batch.take(old_M, group),
@@ -134,7 +151,7 @@ def test_a_mean_of_means_is_another_gradient(make_model, make_samples):
 
 def test_a_value_loss_averaged_over_passes_is_another_gradient(make_model, make_samples):
     batch = Batch(tuple(make_samples(4, LENGTHS)))
-    old_M, returns_M = (t.abs() for t in drifted(batch))
+    old_M, returns_M = drifted_values(make_model, batch)
     expected = critic_gradient(learner_of(make_model), batch, old_M, returns_M)
     learner = learner_of(make_model)
     groups = batch.micro_batches(range(len(LENGTHS)), 2)
@@ -154,7 +171,7 @@ def test_a_value_loss_averaged_over_passes_is_another_gradient(make_model, make_
 
 def test_reported_losses_do_not_depend_on_the_passes(make_model, make_samples):
     batch = Batch(tuple(make_samples(3, LENGTHS)))
-    old_M, advantages_M = drifted(batch)
+    old_M, advantages_M = drifted_policy(make_model, batch)
     reports = [
         learner_of(make_model, micro_batch_trials=size).update_actor(batch, old_M, advantages_M, 0)
         for size in (1, 3, 7)
@@ -172,7 +189,7 @@ def test_values_and_old_logprobs_come_back_in_sample_order(make_model, make_samp
     with torch.no_grad():
         values = [state_values(learner.critic, batch.pack([i])) for i in range(len(LENGTHS))]
         logprobs = [
-            token_logprobs(learner.actor, batch.pack([i]), replay=True)[0]
+            token_logprobs(learner.actor, batch.pack([i]), replay=True, temperature=1.0)[0]
             for i in range(len(LENGTHS))
         ]
     assert torch.allclose(learner.values(batch), torch.cat(values), atol=1e-5)
@@ -183,7 +200,7 @@ def test_one_update_is_one_version_whatever_its_optimizer_steps(make_model, make
     batch = Batch(tuple(make_samples(3, LENGTHS)))
     learner = learner_of(make_model, actor_minibatches=3)
     seen = watched(learner.actor, learner.actor_optimizer)
-    learner.update_actor(batch, *drifted(batch), seed=0)
+    learner.update_actor(batch, *drifted_policy(make_model, batch), seed=0)
     assert learner.version == 1
     assert len(seen) == 3
 
@@ -193,7 +210,7 @@ def test_minibatch_order_is_a_function_of_the_seed(make_model, make_samples):
     after = []
     for seed in (0, 0, 1):
         learner = learner_of(make_model, actor_minibatches=3)
-        learner.update_actor(batch, *drifted(batch), seed=seed)
+        learner.update_actor(batch, *drifted_policy(make_model, batch), seed=seed)
         after.append(weights(learner.actor))
     assert equal(after[0], after[1])
     assert not equal(after[0], after[2])
@@ -202,14 +219,14 @@ def test_minibatch_order_is_a_function_of_the_seed(make_model, make_samples):
 def test_the_denominator_is_recomputed_under_the_generating_version(make_model, make_samples):
     first, second = (Batch(tuple(make_samples(s, LENGTHS, version=1))) for s in (3, 5))
     learner = learner_of(make_model)
-    learner.update_actor(first, *drifted(first), seed=0)
+    learner.update_actor(first, *drifted_policy(make_model, first), seed=0)
     under_version_1 = learner.old_logprobs(second)
-    learner.update_actor(first, *drifted(first), seed=0)
+    learner.update_actor(first, *drifted_policy(make_model, first), seed=0)
     assert torch.equal(learner.old_logprobs(second), under_version_1)
     # the defect: anchoring the ratio to the weights being updated
     with torch.no_grad():
         packed = second.pack(range(len(LENGTHS)))
-        current = token_logprobs(learner.actor, packed, replay=True)[0]
+        current = token_logprobs(learner.actor, packed, replay=True, temperature=1.0)[0]
     assert not torch.allclose(current, under_version_1, atol=1e-3)
 
 
@@ -226,7 +243,7 @@ def test_replay_uses_exactly_the_recorded_experts(make_model, make_samples):
     batch = Batch(tuple(make_samples(3, LENGTHS)))
     packed = batch.pack(range(len(LENGTHS)))
     with torch.no_grad():
-        _, used = token_logprobs(make_model(0), packed, replay=True)
+        _, used = token_logprobs(make_model(0), packed, replay=True, temperature=1.0)
     assert torch.equal(used, packed.routed_NLK)
     report = learner_of(make_model).gap(batch, len(LENGTHS))
     assert report.replay_disagreement == 0
@@ -252,10 +269,29 @@ def test_measuring_the_gap_changes_nothing(make_model, make_samples):
     batch = Batch(tuple(make_samples(3, LENGTHS)))
     learner = learner_of(make_model)
     before, randomness = weights(learner.actor), torch.get_rng_state()
-    learner.gap(batch, 3)
+    report = learner.gap(batch, 3)
+    assert report.replay > 0
     assert equal(weights(learner.actor), before)
     assert torch.equal(torch.get_rng_state(), randomness)
     assert all(p.grad is None for p in learner.actor.parameters())
+
+
+def test_the_gap_is_measured_across_the_batch(make_model, make_samples):
+    samples = make_samples(3, (3, 4, 5, 6, 7, 8))
+    learner = learner_of(make_model)
+    # the order of a batch is that of completion: its first samples are its shortest
+    spread = Batch(tuple(samples[i] for i in (0, 3)))
+    assert learner.gap(Batch(tuple(samples)), 2) == learner.gap(spread, 2)
+
+
+def test_a_gradient_that_is_not_finite_stops_before_the_step(make_model, make_samples):
+    batch = Batch(tuple(make_samples(3, LENGTHS)))
+    learner = learner_of(make_model)
+    before = weights(learner.critic)
+    returns_M = torch.full((int(batch.counts_B.sum()),), math.nan)
+    with pytest.raises(TrainingDiverged, match=r"norm is nan at weight version 0.*critic_lr"):
+        learner.update_critic(batch, learner.values(batch), returns_M, seed=0)
+    assert equal(weights(learner.critic), before)
 
 
 def step_of(learner: Learner, batch: Batch, step: int = 1) -> dict[str, float]:
@@ -315,7 +351,7 @@ def test_the_step_reports_finite_numbers(make_model, make_samples):
 def test_a_start_from_weights_has_no_moments(make_model, make_samples):
     batch = Batch(tuple(make_samples(3, LENGTHS)))
     trained = learner_of(make_model)
-    trained.update_actor(batch, *drifted(batch), seed=0)
+    trained.update_actor(batch, *drifted_policy(make_model, batch), seed=0)
     assert trained.actor_optimizer.state_dict()["state"]
     fresh = Learner(trained.actor, trained.critic, trained.config)
     assert fresh.version == 0
@@ -327,10 +363,10 @@ def test_moments_of_another_run_would_change_the_first_update(make_model, make_s
     batch = Batch(tuple(make_samples(3, LENGTHS)))
     fresh, stale = learner_of(make_model), learner_of(make_model)
     donor = learner_of(make_model)
-    donor.update_actor(batch, *drifted(batch, seed=9), seed=0)
+    donor.update_actor(batch, *drifted_policy(make_model, batch, seed=9), seed=0)
     stale.actor_optimizer.load_state_dict(donor.actor_optimizer.state_dict())
     for learner in (fresh, stale):
-        learner.update_actor(batch, *drifted(batch), seed=0)
+        learner.update_actor(batch, *drifted_policy(make_model, batch), seed=0)
     assert not equal(weights(fresh.actor), weights(stale.actor))
 
 

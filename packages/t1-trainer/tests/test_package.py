@@ -1,6 +1,8 @@
 """The package as a whole: exported names, errors, README and the arrows between modules."""
 
+import hashlib
 import importlib
+import json
 import pkgutil
 import re
 import subprocess
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import t1_trainer
 from t1_trainer import errors
+from t1_trainer.config_files import load_config
 
 README = Path(__file__).parents[1] / "README.md"
 MODULES = sorted(
@@ -62,3 +65,21 @@ def test_the_readme_names_every_verb_and_error():
         assert f"`t1 {verb}" in text
     missing = [name for name in errors.__all__ if f"`{name}" not in text]
     assert missing == []
+
+
+def test_the_readme_describes_the_preset_that_is_shipped():
+    text, config = README.read_text(), load_config([])
+    assert (
+        f"{config.steps} steps of {config.rollout.batch_size} trials out of "
+        f"{config.launched_trials} launched"
+    ) in text
+    assert f"{config.pool.train_tasks} generated training tasks" in text
+
+
+def test_the_shipped_weights_are_those_of_their_origin():
+    shipped = Path(t1_trainer.__file__).parent / "data" / "mini"
+    hashes = json.loads((shipped / "origin.json").read_text())["sha256"]
+    assert hashes == {
+        name: hashlib.sha256((shipped / name / "model.safetensors").read_bytes()).hexdigest()
+        for name in ("actor", "critic")
+    }

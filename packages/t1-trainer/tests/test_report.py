@@ -57,6 +57,14 @@ def test_a_chart_has_one_line_per_series_and_leaves_nan_out():
     assert "nan" not in svg
 
 
+def test_the_axes_say_what_the_data_spans():
+    svg = line_chart({"a": [(1, 0.0), (42, 1.0)]}, "step")
+    assert ">step 1<" in svg
+    assert ">42<" in svg
+    assert ">0<" in svg
+    assert "-0.05" in line_chart({"a": [(1, -0.0001), (42, 1.0)]}, "step")
+
+
 def test_a_chart_of_equal_values_does_not_divide_by_zero():
     assert "<svg" in line_chart({"a": [(1, 0.0)]}, "step")
 

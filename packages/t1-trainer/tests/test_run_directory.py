@@ -2,6 +2,7 @@
 
 import json
 import math
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tensorboardX.proto import event_pb2
 
 from t1_trainer.config import Config
 from t1_trainer.errors import RunDirectoryError, StorageError
-from t1_trainer.run_directory import RunDirectory, write_atomically
+from t1_trainer.files import json_text, write_atomically
+from t1_trainer.run_directory import RunDirectory
 
 TASKS = {"admitted": ["a"], "cancelled": [], "invalid": {}}
 
@@ -72,6 +75,40 @@ def test_every_step_is_one_line_and_one_event(run):
     assert len(list((run.path / "events").glob("events.out.tfevents*"))) == 1
 
 
+def scalars(run: RunDirectory) -> list[tuple[int, str, float]]:
+    """What a reader finds in the event files now, purged as TensorBoard does."""
+    found: list[tuple[int, str, float]] = []
+    for file in sorted((run.path / "events").iterdir()):
+        data = file.read_bytes()
+        while data:
+            # length, its checksum, the record, its checksum
+            size = int.from_bytes(data[:8], "little")
+            event = event_pb2.Event.FromString(data[12 : 12 + size])
+            data = data[12 + size + 4 :]
+            if event.session_log.status == event_pb2.SessionLog.START:
+                found = [entry for entry in found if entry[0] < event.step]
+            found += [(event.step, v.tag, v.simple_value) for v in event.summary.value]
+    return found
+
+
+def test_all_numbers_of_a_step_are_on_disk_when_it_is_recorded(run):
+    for step in (1, 2, 3):
+        record(run, step, **{f"m{i}": float(i) for i in range(60)})
+        assert len(scalars(run)) == 61 * step
+
+
+def test_a_reader_of_a_resumed_run_sees_each_step_once(run):
+    for step in (1, 2, 3):
+        record(run, step, loss=float(step))
+    run.close()
+    again = RunDirectory.open(run.path)
+    again.rewind(1, 1)
+    record(again, 2, loss=20.0)
+    again.close()
+    seen = [(step, value) for step, name, value in scalars(run) if name == "loss"]
+    assert seen == [(1, 1.0), (2, 20.0)]
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_numbers_that_json_lacks_become_null(run, value):
     record(run, 1, loss=value, kept=1.5)
@@ -81,6 +118,11 @@ def test_numbers_that_json_lacks_become_null(run, value):
         "loss": None,
         "kept": 1.5,
     }
+
+
+def test_numbers_that_json_lacks_become_null_at_any_depth():
+    value = {"a": [1.5, (math.nan,)], "b": {"c": -math.inf, "d": True}}
+    assert strictly(json_text(value)) == {"a": [1.5, [None]], "b": {"c": None, "d": True}}
 
 
 def test_a_nan_written_as_is_would_be_refused():
@@ -100,7 +142,7 @@ def test_a_torn_last_line_is_left_out_and_written_over(tmp_path_factory, whole, 
     with path.open("rb+") as file:
         file.truncate(path.stat().st_size - min(cut, last))
     assert steps(run) == list(range(1, whole + 1))
-    run.rewind(whole)
+    run.rewind(whole, whole)
     record(run, whole + 1, loss=0.0)
     assert steps(run) == list(range(1, whole + 2))
     run.close()
@@ -121,10 +163,29 @@ def test_rewinding_drops_exactly_the_later_steps(tmp_path_factory, done, kept):
     run = RunDirectory.create(tmp_path_factory.mktemp("runs") / "run", Config())
     for step in range(1, done + 1):
         record(run, step)
-    run.rewind(kept)
+    run.rewind(kept, kept)
     for name in ("metrics.jsonl", "tasks.jsonl"):
         assert steps(run, name) == list(range(1, min(done, kept) + 1))
     run.close()
+
+
+@given(st.integers(0, 4), st.booleans())
+def test_rewinding_drops_the_trials_and_samples_of_later_batches(tmp_path_factory, kept, in_hand):
+    run = RunDirectory.create(tmp_path_factory.mktemp("runs") / "run", Config())
+    for step in range(1, 6):
+        (run.path / "trials" / f"step-{step:05d}" / "a").mkdir(parents=True)
+        (run.path / "samples" / f"step-{step:05d}.safetensors").touch()
+    (run.path / "trials" / "eval-before-greedy").mkdir()
+    run.rewind(kept, kept + in_hand)
+    run.close()
+    left = range(1, kept + in_hand + 1)
+    assert {p.name for p in (run.path / "trials").iterdir()} == {
+        "eval-before-greedy",
+        *(f"step-{step:05d}" for step in left),
+    }
+    assert {p.name for p in (run.path / "samples").iterdir()} == {
+        f"step-{step:05d}.safetensors" for step in left
+    }
 
 
 # what a writer holds, without the seconds that importing one takes
@@ -172,16 +233,19 @@ def test_a_full_disk_is_a_storage_error_that_names_the_file(run):
         record(run, 2)
 
 
-def test_a_full_disk_for_events_is_a_storage_error(run, monkeypatch):
+def test_a_full_disk_for_events_is_a_storage_error(run, capfd):
     record(run, 1)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    assert run._events is not None
-    monkeypatch.setattr(run._events, "flush", full)
-    with pytest.raises(StorageError, match=r"No space left on device: .*events"):
-        record(run, 2)
+    large = {f"m{i}": float(i) for i in range(400)}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # enough for the line of the metrics, not for the events of the same numbers
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(StorageError, match=r"File too large: .*events"):
+            record(run, 2, **large)
+        run.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert capfd.readouterr() == ("", "")
 
 
 def test_an_atomic_write_replaces_or_leaves_the_old(tmp_path):
@@ -193,12 +257,6 @@ def test_an_atomic_write_replaces_or_leaves_the_old(tmp_path):
     with pytest.raises(StorageError, match=r"file\.json"):
         write_atomically(path, "newest")
     assert path.read_text() == "new"
-
-
-def test_logs_are_numbered_by_attempt(run):
-    first = run.next_log("rollout")
-    first.touch()
-    assert [first.name, run.next_log("rollout").name] == ["rollout_1.log", "rollout_2.log"]
 
 
 def test_the_folders_are_those_of_the_documentation(run):

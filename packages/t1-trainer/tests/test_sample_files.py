@@ -69,6 +69,8 @@ def test_a_full_disk_for_weights_or_optimizers_is_a_storage_error(make_model, tm
     _, optimizer = trained(0)
     with files_no_larger_than(100), pytest.raises(StorageError, match="state: cannot be written"):
         save_optimizer(optimizer, tmp_path / "state")
+    with files_no_larger_than(100), pytest.raises(StorageError, match="policy"):
+        save_weights(make_model(), tmp_path / "policy")
     # large enough for config.json
     with files_no_larger_than(2000), pytest.raises(StorageError, match=r"model\.safetensors"):
         save_weights(make_model(), tmp_path / "policy")

@@ -13,7 +13,7 @@ from t1_eval import AgentRun, StopReason, TrialResult
 from t1_r3 import RoutingSpec
 from t1_reward import RewardRecord
 from t1_trainer.batch import Batch
-from t1_trainer.config import Config
+from t1_trainer.config import Config, RolloutConfig
 from t1_trainer.critic_warm_up import critic_from_actor
 from t1_trainer.errors import CaptureError
 from t1_trainer.learner import Learner
@@ -39,10 +39,10 @@ def trial_of(turns, key: str = "s00001-000-task") -> TrialResult:
     return TrialResult(key, "task", "0" * 64, ("files",), 2, run, REWARD, "")
 
 
-def conversation(model, make_engine, converse, turns, seed, rounded=exact):
+def conversation(model, make_engine, converse, turns, seed, rounded=exact, temperature=1.0):
     async def main():
         async with make_engine(model, rounded=rounded) as engine:
-            return await converse(engine, "a", turns, seed)
+            return await converse(engine, "a", turns, seed, temperature)
 
     return asyncio.run(main())
 
@@ -64,16 +64,21 @@ def test_a_trial_is_one_sample_on_the_sampled_ids(make_model, make_engine, conve
     assert (sample.reward, sample.passed, sample.total, sample.resolved) == (0.15, 3, 5, False)
 
 
-def gap_of(model, samples):
-    learner = Learner(model, critic_from_actor(model), Config())
+def gap_of(model, samples, temperature=1.0):
+    config = Config(rollout=RolloutConfig(temperature=temperature))
+    learner = Learner(model, critic_from_actor(model), config)
     return learner.gap(Batch(tuple(samples)), len(samples))
 
 
-def test_the_trainer_reproduces_a_float32_sampler(make_model, make_engine, converse):
-    run = conversation(make_model(), make_engine, converse, 4, 0)
-    report = gap_of(make_model(), samples_of_trial(trial_of(run), SPEC))
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_the_trainer_reproduces_a_float32_sampler(make_model, make_engine, converse, temperature):
+    run = conversation(make_model(), make_engine, converse, 4, 0, temperature=temperature)
+    samples = samples_of_trial(trial_of(run), SPEC)
+    report = gap_of(make_model(), samples, temperature)
     assert report.replay_disagreement == report.routing_disagreement == 0
     assert report.replay < 2e-5
+    # the defect: the policy of another temperature is another policy
+    assert gap_of(make_model(), samples, 1.3).replay > 100 * report.replay
 
 
 def test_a_bfloat16_sampler_leaves_a_gap_that_replay_narrows(make_model, make_engine, converse):
@@ -115,6 +120,16 @@ def changed(turn, **fields):
         (
             lambda t: changed(t, payload=RoutedExperts(t.payload.rows[:-1], t.payload.start)),
             "got .* rows",
+        ),
+        (
+            lambda t: changed(
+                t, payload=RoutedExperts(t.payload.rows.astype(np.int32) + 300, t.payload.start)
+            ),
+            "trial s00001-000-task: .*below 8",
+        ),
+        (
+            lambda t: changed(t, payload=RoutedExperts(t.payload.rows * 0, t.payload.start)),
+            "trial s00001-000-task: .*different experts",
         ),
         (
             lambda t: changed(t, payload=RoutedExperts(t.payload.rows[1:], t.payload.start + 1)),

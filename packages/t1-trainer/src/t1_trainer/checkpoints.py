@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from t1_infra import CheckpointKind, CheckpointStore
-from t1_trainer.errors import ConfigError, RunDirectoryError
+from t1_trainer.errors import ConfigError
 from t1_trainer.learner import Learner
 from t1_trainer.optimizer_files import load_optimizer, save_optimizer
 from t1_trainer.policy import PolicyFiles, Tokenizer, save_policy
 from t1_trainer.policy.storage import load_weights, save_weights
-from t1_trainer.rollout.messages import Collected, Retention
+from t1_trainer.rollout.messages import Collected, InvalidTrial, Retention
 from t1_trainer.sample_files import load_samples, save_samples
 from t1_trainer.task_order import TaskCursor
 from t1_trainer.trainer import TrainingState
 
-__all__ = ["RunCheckpoints"]
+__all__ = ["RunCheckpoints", "policy_directory"]
 
 
 class RunCheckpoints:
@@ -65,22 +65,17 @@ class RunCheckpoints:
             if state.pending is not None:
                 save_samples(directory / "pending.safetensors", state.pending.samples)
 
-    def any(self) -> bool:
-        """Whether there is a resumable checkpoint."""
-        return self._store.latest(CheckpointKind.RESUMABLE) is not None
-
     def restore(self, learner: Learner) -> TrainingState:
         """Load the newest resumable checkpoint into `learner`; the state it was saved with.
 
+        Without one the learner is left as it is and the state is that of a new run.
+
         Raises:
-            RunDirectoryError: there is none yet.
             CheckpointError: it is damaged.
         """
         step = self._store.latest(CheckpointKind.RESUMABLE)
         if step is None:
-            raise RunDirectoryError(
-                "this run has no checkpoint yet: nothing was lost, start it again"
-            )
+            return TrainingState()
         checkpoint = self._store.load(step)
         path, metadata = checkpoint.path, checkpoint.metadata
         for model, name in (
@@ -100,21 +95,27 @@ class RunCheckpoints:
             pending=None if pending is None else _collected(pending, path),
         )
 
-    def policy_directory(self, step: int | None) -> Path:
-        """The actor of a weights-only checkpoint, as a policy directory; None is the newest.
-
-        Raises:
-            ConfigError: there is none for this step.
-        """
-        steps = self._store.steps(CheckpointKind.WEIGHTS_ONLY)
-        if not steps or (step is not None and step not in steps):
-            raise ConfigError(f"--checkpoint {step}: the run has weights of steps {steps}")
-        chosen = steps[-1] if step is None else step
-        return self._store.load(chosen, kind=CheckpointKind.WEIGHTS_ONLY).path / "actor"
-
     def _write_weights(self, learner: Learner, directory: Path) -> None:
         save_policy(PolicyFiles(learner.actor, self._tokenizer), directory / "actor")
         save_weights(learner.critic, directory / "critic")
+
+
+def policy_directory(checkpoints: Path, step: int | None) -> Path:
+    """The actor of a weights-only checkpoint, as a policy directory.
+
+    Args:
+        checkpoints: a run's `checkpoints/`.
+        step: which one; None is the newest.
+
+    Raises:
+        ConfigError: there is none for this step.
+    """
+    store = CheckpointStore(checkpoints)
+    steps = store.steps(CheckpointKind.WEIGHTS_ONLY)
+    if not steps or (step is not None and step not in steps):
+        raise ConfigError(f"--checkpoint {step}: the run has weights of steps {steps}")
+    chosen = steps[-1] if step is None else step
+    return store.load(chosen, kind=CheckpointKind.WEIGHTS_ONLY).path / "actor"
 
 
 def _facts(pending: Collected) -> dict[str, Any]:
@@ -127,6 +128,7 @@ def _collected(facts: dict[str, Any], path: Path) -> Collected:
         "samples": load_samples(path / "pending.safetensors"),
         "admitted": tuple(facts["admitted"]),
         "cancelled": tuple(facts["cancelled"]),
+        "invalid": tuple(InvalidTrial(**trial) for trial in facts["invalid"]),
         "retention": {name: Retention(**kept) for name, kept in facts["retention"].items()},
     }
     return Collected(**fields)

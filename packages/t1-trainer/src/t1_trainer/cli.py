@@ -6,7 +6,6 @@ Results go to stdout, progress and errors to stderr. torch is imported by the ve
 """
 
 import datetime as dt
-import json
 import os
 import sys
 from pathlib import Path
@@ -15,11 +14,13 @@ from typing import Annotated, Any, cast
 import tomli_w
 import typer
 
+from t1_eval import EvalError
 from t1_infra import InfraError
 from t1_reward import RewardError
 from t1_sandbox import SandboxError
-from t1_trainer.config_files import dump_config, load_config, with_overrides
+from t1_trainer.config_files import dump_config, load_config
 from t1_trainer.errors import TrainerError
+from t1_trainer.files import json_text
 from t1_trainer.pools import cache_directory
 
 __all__ = ["app", "main"]
@@ -30,7 +31,7 @@ _EXIT_CODES = (
 )
 _INTERRUPTED, _INTERRUPTED_CODE = "interrupted; continue with `t1 resume RUN`", 130
 # typer carries its own copy of click in some versions: the base class is found, not imported
-_UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
+_ClickException = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[2])
 app = typer.Typer(
     name="t1",
     help="Train and evaluate terminal agents. Start with: t1 train",
@@ -78,7 +79,7 @@ def train(
     --list-settings.
     """
     extra = ["--help"] if list_settings else context.args
-    resolved = with_overrides(load_config(config or [], preset), extra)
+    resolved = load_config(config or [], preset, extra)
     if print_config:
         typer.echo(tomli_w.dumps(dump_config(resolved)), nl=False)
         return
@@ -131,7 +132,7 @@ def evaluate(
         output_dir or _fresh_directory("eval-"),
         quiet=quiet,
     )
-    _print(result, as_json=as_json)
+    _print_evaluation(result, as_json=as_json)
 
 
 @app.command(name="warm-start")
@@ -152,15 +153,24 @@ def _fresh_directory(prefix: str) -> Path:
 
 def _print(result: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(result, indent=2))
+        typer.echo(json_text(result, indent=2))
         return
     for name, value in result.items():
         typer.echo(f"{name}: {value}")
 
 
+def _print_evaluation(result: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        _print(result, as_json=True)
+        return
+    from t1_trainer.summary import evaluation_text
+
+    typer.echo(evaluation_text(result))
+
+
 def _print_summary(summary: dict[str, Any], run: Path, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(summary, indent=2))
+        typer.echo(json_text(summary, indent=2))
         return
     from t1_trainer.summary import summary_text
 
@@ -188,7 +198,7 @@ def main() -> None:
     except RewardError as error:
         # a pool, task or record that is not what it should be
         code = _fail(str(error), 2)
-    except (SandboxError, InfraError) as error:
+    except (SandboxError, InfraError, EvalError) as error:
         code = _fail(str(error), 3)
     except OSError as error:
         code = _fail(f"{error.filename or 'input or output'}: {error.strerror or error}", 3)
@@ -203,7 +213,7 @@ def _usage_error(error: Exception) -> int:
     """Usage errors and aborts of the parser; anything else is a defect and keeps its traceback."""
     if isinstance(error, typer.Abort):
         return _fail(_INTERRUPTED, _INTERRUPTED_CODE)
-    if isinstance(error, _UsageError):
+    if isinstance(error, _ClickException):
         error.show()
         return 2
     raise error

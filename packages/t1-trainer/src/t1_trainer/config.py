@@ -4,6 +4,7 @@ Units are in the names (`_s` seconds, `_tokens`, `_bytes`). `mini` is the defaul
 embedded, two CPU cores, no network. `t1_trainer.config_files` reads TOML and overrides into it.
 """
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,10 +26,13 @@ __all__ = [
 Positive = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
 
 class PolicyConfig(_Section):
@@ -108,9 +112,9 @@ class OptimizerConfig(_Section):
     """The paper's value; `mini` needs far more at its scale."""
     critic_lr: PositiveFloat = 1.5e-5
     """The paper's value."""
-    beta1: Share = 0.9
+    beta1: Decay = 0.9
     """First-moment decay."""
-    beta2: Share = 0.98
+    beta2: Decay = 0.98
     """Second-moment decay."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.1
     """Decoupled weight decay."""
@@ -216,5 +220,5 @@ class Config(_Section):
     @property
     def launched_trials(self) -> int:
         """Trials launched per step, ceil((1 + oversampling) * batch_size)."""
-        exact = self.rollout.batch_size * (1 + self.rollout.oversampling)
-        return -int(-round(exact, 6) // 1)
+        # 1.1 * 10 is a little above 11 in floating point
+        return math.ceil(round(self.rollout.batch_size * (1 + self.rollout.oversampling), 6))

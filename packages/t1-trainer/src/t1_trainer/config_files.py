@@ -1,7 +1,8 @@
-"""Read configurations: preset, then TOML files left to right, tables merging and lists replacing.
+"""Read configurations: preset, then TOML files left to right, then dotted command-line flags.
 
-Every wrong key or value is one `ConfigError` line that names file, key, what was expected and, for
-an unknown key, the nearest known one. Dotted command-line overrides are the command line's part.
+Tables merge and everything else is replaced. Every wrong key or value is one `ConfigError` line that
+names file, key, what was expected and, for an unknown key, the nearest known one. Whether settings
+contradict each other is judged once, when all sources are merged.
 """
 
 import difflib
@@ -17,14 +18,7 @@ from pydantic import BaseModel, ValidationError
 from t1_trainer.config import Config
 from t1_trainer.errors import ConfigError
 
-__all__ = [
-    "dump_config",
-    "load_config",
-    "load_resolved",
-    "read_preset",
-    "validate_config",
-    "with_overrides",
-]
+__all__ = ["dump_config", "load_config", "load_resolved", "read_preset"]
 
 
 def read_preset(name: str) -> dict[str, Any]:
@@ -42,19 +36,25 @@ def read_preset(name: str) -> dict[str, Any]:
     return tomllib.loads((folder / f"{name}.toml").read_text())
 
 
-def load_config(files: Sequence[Path], preset: str = "mini") -> Config:
-    """Preset, then files.
+def load_config(
+    files: Sequence[Path], preset: str = "mini", arguments: Sequence[str] = ()
+) -> Config:
+    """Preset, then files, then dotted command-line flags; the flags print their own help.
 
     Raises:
-        ConfigError: a file cannot be read or holds a wrong key or value.
+        ConfigError: a file cannot be read, a key or value is wrong, or settings contradict each
+            other once all sources are merged.
+        SystemExit: `--help`, or an unknown or malformed flag (exit code 2).
     """
     merged = read_preset(preset)
+    config = _parsed(merged, f"preset {preset}")
     for file in files:
-        table = _read(file)
-        # each file is checked on its own as well, so that the message can name it
-        validate_config(merge(merged, table), str(file))
-        merged = merge(merged, table)
-    return validate_config(merged, f"preset {preset}")
+        merged = merge(merged, _read(file))
+        # each file is checked as it comes, so that the message can name it
+        config = _parsed(merged, str(file))
+    if arguments:
+        config = tyro.cli(Config, default=config, args=arguments, prog="t1 train")
+    return _consistent(config, "configuration")
 
 
 def load_resolved(file: Path) -> Config:
@@ -63,24 +63,19 @@ def load_resolved(file: Path) -> Config:
     Raises:
         ConfigError: it cannot be read or holds a wrong key or value.
     """
-    return validate_config(_read(file), str(file))
+    return _consistent(_parsed(_read(file), str(file)), str(file))
 
 
-def validate_config(table: Mapping[str, Any], source: str) -> Config:
-    """Build the model from a table.
-
-    Raises:
-        ConfigError: one line per wrong key or value, prefixed with `source`.
-    """
+def _parsed(table: Mapping[str, Any], source: str) -> Config:
+    """Build the model from a table; one line per wrong key or value, prefixed with `source`."""
     try:
-        config = Config.model_validate(dict(table))
+        return Config.model_validate(dict(table))
     except ValidationError as error:
         lines = [
             _explain(source, detail["loc"], detail["type"], detail["msg"], detail.get("input"))
             for detail in error.errors()
         ]
         raise ConfigError("\n".join(lines)) from error
-    return _consistent(config, source)
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,8 +110,6 @@ def _explain(
     dotted = ".".join(str(part) for part in loc)
     if kind == "extra_forbidden":
         return f"{source}: unknown key {dotted!r}{_nearest(str(loc[-1]), _keys_at(loc[:-1]))}"
-    if not dotted:
-        return f"{source}: {message.removeprefix('Value error, ')}"
     return f"{source}: {dotted} = {given!r}: {message}"
 
 
@@ -133,20 +126,6 @@ def _keys_at(loc: tuple[int | str, ...]) -> list[str]:
 def _nearest(name: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else f"; known keys: {', '.join(known)}"
-
-
-def with_overrides(config: Config, arguments: Sequence[str]) -> Config:
-    """Dotted command-line flags over a configuration; prints its own help and usage errors.
-
-    Raises:
-        ConfigError: the resulting values contradict each other.
-        SystemExit: `--help`, or an unknown or malformed flag (exit code 2).
-    """
-    if not arguments:
-        return config
-    return _consistent(
-        tyro.cli(Config, default=config, args=arguments, prog="t1 train"), "command line"
-    )
 
 
 def _consistent(config: Config, source: str) -> Config:

@@ -1,8 +1,9 @@
-"""Phase A of training: a critic that explains the warm start's returns before PPO begins.
+"""Critic warm-up (the paper's section 4.5): it explains the warm start's returns before PPO begins.
 
-The actor is frozen. Its trials are collected once; the critic, started from the actor's weights with
-a zero value head, regresses the return of every trained token over several epochs. What is kept is
-weights only: joint training starts with fresh optimizer state.
+Trials of the actor are collected once; the critic, started from the actor's weights with a zero value
+head, regresses the return of every trained token. What is kept is weights only: joint training starts
+with fresh optimizer state. Unlike the paper, which also trains an actor for one epoch and discards
+it, the actor is frozen here and its trials are used several times.
 """
 
 import random

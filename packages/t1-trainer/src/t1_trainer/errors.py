@@ -3,7 +3,7 @@
 TrainerError
 ├── ConfigError (ValueError)        exit 2: a configuration key or value is wrong
 ├── PolicyFormatError (ValueError)  exit 2: a policy directory is incomplete or foreign
-├── RunDirectoryError (ValueError)  exit 2: a run directory is missing, taken or not resumable
+├── RunDirectoryError (ValueError)  exit 2: a run directory is missing or taken
 ├── CaptureError (RuntimeError)     exit 3: token ids or routing rows are missing or wrong
 ├── TrainingDiverged (RuntimeError)  exit 3: a gradient is not finite
 ├── RolloutFailed (RuntimeError)    exit 3: the rollout process died or could not go on
@@ -41,7 +41,7 @@ class PolicyFormatError(TrainerError, ValueError):
 
 
 class RunDirectoryError(TrainerError, ValueError):
-    """A run directory is missing, already taken, or holds no checkpoint to resume from."""
+    """A run directory is missing or already taken."""
 
     exit_code = 2
 
@@ -51,7 +51,7 @@ class CaptureError(TrainerError, RuntimeError):
 
 
 class TrainingDiverged(TrainerError, RuntimeError):
-    """A gradient is not finite; the weights were left as they were before the step."""
+    """A gradient is not finite; that optimizer step was not made, earlier ones of its batch were."""
 
 
 class RolloutFailed(TrainerError, RuntimeError):

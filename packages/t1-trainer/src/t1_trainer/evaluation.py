@@ -24,9 +24,21 @@ _ATTEMPTS = TypeAdapter(dict[str, list[Attempt]])
 
 @dataclass(frozen=True)
 class Evaluation:
-    """All attempts of one evaluation, by decoding ("sampled", "greedy")."""
+    """All attempts of one evaluation, by decoding ("sampled", "greedy").
+
+    Raises:
+        RolloutFailed: no attempt of a decoding has a verdict.
+    """
 
     attempts: Mapping[str, Sequence[Attempt]]
+
+    def __post_init__(self) -> None:
+        """Refuse what has no rate."""
+        for decoding, attempts in self.attempts.items():
+            if not self._valid(decoding):
+                raise RolloutFailed(
+                    f"{decoding}: no attempt has a verdict; first cause: {attempts[0].cause}"
+                )
 
     def scores(self, decoding: str, field: str) -> dict[str, list[float]]:
         """Per task id, the valid attempts' values of `resolved`, `reward` or `turns`."""
@@ -65,7 +77,7 @@ class Evaluation:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Summary and every attempt."""
+        """Summary and every attempt; `from_json` reads it back."""
         attempts = {name: [asdict(a) for a in group] for name, group in self.attempts.items()}
         return {"schema_version": 1, "summary": self.summary(), "attempts": attempts}
 
@@ -92,11 +104,6 @@ def evaluate(
         if attempts:
             wanted = Evaluate(f"eval-{name}-{decoding}", tuple(task_ids), attempts, temperature)
             results[decoding] = rollout.call(wanted)
-            if all(attempt.reward is None for attempt in results[decoding]):
-                raise RolloutFailed(
-                    f"{wanted.name}: no attempt has a verdict; first cause: "
-                    f"{results[decoding][0].cause}"
-                )
     return Evaluation(results)
 
 

@@ -48,10 +48,19 @@ class GapReport:
     replay_disagreement: float
 
 
-def token_logprobs(model: MoEModel, packed: Packed, *, replay: bool) -> tuple[Tensor, Tensor]:
-    """Log-probs [M] of the trained tokens, and the experts used [N, L, K]."""
+def token_logprobs(
+    model: MoEModel, packed: Packed, *, replay: bool, temperature: float
+) -> tuple[Tensor, Tensor]:
+    """Log-probs float32 [M] of the trained tokens, and the experts used, int64 [N, L, K].
+
+    Args:
+        model: a policy.
+        packed: model inputs.
+        replay: use the recorded experts instead of the router's choice.
+        temperature: the sampler's: the policy that acted is softmax(logits / temperature).
+    """
     result = model(packed.tokens_N, packed.lengths_B, packed.routed_NLK if replay else None)
-    logits = model.logits(result.hidden_ND[packed.trainable_M])
+    logits = model.logits(result.hidden_ND[packed.trainable_M]) / temperature
     logprobs = logits.log_softmax(-1).gather(1, packed.targets_M[:, None])[:, 0]
     return logprobs, result.selected_NLK
 
@@ -96,17 +105,21 @@ class Learner:
         """
         model = self._generating(batch)
         groups = self._passes(batch, range(len(batch.samples)))
-        parts = [token_logprobs(model, batch.pack(g), replay=True)[0] for g in groups]
+        parts = [self._logprobs(model, batch.pack(g), replay=True)[0] for g in groups]
         return batch.restore(parts, groups)
 
     @torch.no_grad()
     def gap(self, batch: Batch, trials: int) -> GapReport:
-        """Measure the train-inference gap on the first `trials` samples; changes nothing."""
-        part = Batch(batch.samples[:trials])
+        """Measure the train-inference gap on about `trials` samples; changes nothing.
+
+        They are spread evenly over the batch: the first to complete are the shortest, and their
+        gap is the smallest.
+        """
+        part = Batch(batch.samples[:: max(1, len(batch.samples) // trials)])
         model = self._generating(part)
         packed = part.pack(range(len(part.samples)))
-        with_replay, replayed = token_logprobs(model, packed, replay=True)
-        without, chosen = token_logprobs(model, packed, replay=False)
+        with_replay, replayed = self._logprobs(model, packed, replay=True)
+        without, chosen = self._logprobs(model, packed, replay=False)
         recorded = packed.routed_NLK.numpy()
         return GapReport(
             replay=float((with_replay - packed.sampler_logprobs_M).abs().mean()),
@@ -163,7 +176,7 @@ class Learner:
         denominator = batch.trainable_tokens(indices)
         loss, clipped, ratio_max = 0.0, 0, 0.0
         for group in self._passes(batch, indices):
-            logprobs_M, _ = token_logprobs(self.actor, batch.pack(group), replay=True)
+            logprobs_M, _ = self._logprobs(self.actor, batch.pack(group), replay=True)
             old_M = batch.take(old_logprobs_M, group)
             result = clipped_policy_loss(
                 logprobs_M,
@@ -179,6 +192,10 @@ class Learner:
             ratio_max = max(ratio_max, float((logprobs_M.detach() - old_M).max().exp()))
         norm = self._apply(self.actor, self.actor_optimizer)
         return ActorReport(loss, norm, clipped / denominator, ratio_max)
+
+    def _logprobs(self, model: MoEModel, packed: Packed, *, replay: bool) -> tuple[Tensor, Tensor]:
+        temperature = self.config.rollout.temperature
+        return token_logprobs(model, packed, replay=replay, temperature=temperature)
 
     def _passes(self, batch: Batch, indices: Sequence[int]) -> list[list[int]]:
         return batch.micro_batches(indices, self.config.ppo.micro_batch_trials)
@@ -203,7 +220,8 @@ class Learner:
         if not norm.isfinite():
             raise TrainingDiverged(
                 f"the gradient norm is {float(norm)} at weight version {self.version}: lower "
-                "optimizer.actor_lr or optimizer.critic_lr and resume from the last checkpoint"
+                "optimizer.actor_lr or optimizer.critic_lr in the run's config.toml and continue "
+                "with `t1 resume`"
             )
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -1,18 +1,17 @@
 """Where a run's task pool comes from: an existing directory, or one generated into the cache.
 
 The cache is `$T1_CACHE_DIR`, else `$XDG_CACHE_HOME/t1`, else `~/.cache/t1`. A generated pool's
-directory name holds the settings that made it, so that other settings never reuse it.
+directory name holds the generator's version and the settings, so that no other ones reuse it.
 """
 
 import os
 from pathlib import Path
 
-from t1_reward import Pool
+from t1_reward import Pool, PoolError
+from t1_reward.synthesis import GENERATOR_VERSION
 from t1_trainer.config import PoolConfig
 
 __all__ = ["cache_directory", "ensure_pool"]
-
-_GENERATOR = "terminal-1"
 
 
 def cache_directory() -> Path:
@@ -28,13 +27,20 @@ def ensure_pool(config: PoolConfig) -> Path:
 
     Raises:
         PoolError: the configured directory is not a pool.
+        OSError: the cache cannot be written.
     """
     if config.path is not None:
         Pool.open(config.path)
         return config.path
-    name = f"{_GENERATOR}-{config.train_tasks}-{config.heldout_tasks}-seed{config.seed}"
+    sizes = {"train": config.train_tasks, "heldout": config.heldout_tasks}
+    counts = "-".join(map(str, sizes.values()))
+    name = f"terminal-{GENERATOR_VERSION}-{counts}-seed{config.seed}"
     directory = cache_directory() / "pools" / name
     if not directory.exists():
-        sizes = {"train": config.train_tasks, "heldout": config.heldout_tasks}
-        Pool.build(directory, sizes, config.seed)
+        try:
+            Pool.build(directory, sizes, config.seed)
+        except (OSError, PoolError):
+            # two first runs at once build the same pool, and the slower one finds it in place
+            if not directory.exists():
+                raise
     return directory

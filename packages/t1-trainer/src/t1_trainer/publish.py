@@ -9,13 +9,13 @@ import asyncio
 import numpy as np
 from numpy.typing import NDArray
 
-from t1_infra import PublishError, PublishReport, Weights, publish
+from t1_infra import PublishError, Weights, publish
 from t1_trainer.errors import RolloutFailed
 from t1_trainer.policy import MoEModel
 from t1_trainer.rollout.client import RolloutClient
 from t1_trainer.rollout.messages import Commit, Discard, LoadWeights
 
-__all__ = ["RolloutReplica", "publish_actor", "publish_actor_now"]
+__all__ = ["RolloutReplica", "publish_actor"]
 
 
 class RolloutReplica:
@@ -65,22 +65,15 @@ def actor_weights(actor: MoEModel) -> dict[str, NDArray[np.float32]]:
     return {name: p.detach().numpy() for name, p in actor.named_parameters()}
 
 
-async def publish_actor(
-    rollout: RolloutClient, actor: MoEModel, version: int
-) -> PublishReport | None:
-    """Make the rollout process serve `actor` as `version`; None if it does already.
+def publish_actor(rollout: RolloutClient, actor: MoEModel, version: int) -> None:
+    """Make the rollout process serve `actor` as `version`, unless it does already.
 
     Raises:
         RolloutFailed: it did not take the weights; the old version is served or the process is gone.
     """
     if rollout.served_version == version:
-        return None
+        return
     try:
-        return await publish([RolloutReplica(rollout, version)], actor_weights(actor), version)
+        asyncio.run(publish([RolloutReplica(rollout, version)], actor_weights(actor), version))
     except PublishError as error:
         raise RolloutFailed(str(error)) from error
-
-
-def publish_actor_now(rollout: RolloutClient, actor: MoEModel, version: int) -> None:
-    """`publish_actor` for callers outside an event loop."""
-    asyncio.run(publish_actor(rollout, actor, version))

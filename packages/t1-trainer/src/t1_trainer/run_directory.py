@@ -13,39 +13,36 @@ holds the lock while it writes, so that two cannot work on one run.
 
 import fcntl
 import json
-import math
 import os
-import threading
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import tomli_w
-from tensorboardX import SummaryWriter
 
 from t1_trainer.config import Config
 from t1_trainer.config_files import dump_config, load_resolved
 from t1_trainer.errors import RunDirectoryError, StorageError
+from t1_trainer.event_file import EventFile
+from t1_trainer.files import json_text, write_atomically
 
-__all__ = ["RunDirectory", "write_atomically"]
+__all__ = ["RunDirectory", "require_unused"]
 
 _SCHEMA_VERSION = 1
-_CLOSE_LIMIT_S = 5.0
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file so that readers see the old or the new content, never a part.
+def require_unused(path: Path) -> None:
+    """Refuse a directory that has content.
 
     Raises:
-        StorageError: it cannot be written.
+        RunDirectoryError: it has; the message says what to do.
     """
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text)
-        temporary.replace(path)
-    except OSError as error:
-        raise StorageError(error.errno, error.strerror, str(path)) from error
+    if path.exists() and any(path.iterdir()):
+        raise RunDirectoryError(
+            f"{path} already exists: continue it with `t1 resume {path}` or choose another "
+            "directory with --output-dir"
+        )
 
 
 class RunDirectory:
@@ -58,7 +55,7 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: int | None = None
-        self._events: SummaryWriter | None = None
+        self._events: EventFile | None = None
 
     @classmethod
     def create(cls, path: Path, config: Config) -> "RunDirectory":
@@ -68,11 +65,7 @@ class RunDirectory:
             RunDirectoryError: the directory exists and is not empty.
             StorageError: it cannot be made.
         """
-        if path.exists() and any(path.iterdir()):
-            raise RunDirectoryError(
-                f"{path} already exists: continue it with `t1 resume {path}` or choose another "
-                "directory with --output-dir"
-            )
+        require_unused(path)
         try:
             for name in ("evaluations", "trials", "samples", "checkpoints", "events", "logs"):
                 (path / name).mkdir(parents=True, exist_ok=True)
@@ -103,21 +96,13 @@ class RunDirectory:
         return load_resolved(self.path / "config.toml")
 
     def close(self) -> None:
-        """Flush events and release the lock."""
+        """Close the event file and release the lock."""
         if self._events is not None:
-            # an interrupt inside the writer's queue can leave it locked for good; steps are flushed
-            closing = threading.Thread(target=self._events.close, daemon=True)
-            closing.start()
-            closing.join(_CLOSE_LIMIT_S)
+            self._events.close()
             self._events = None
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-    def next_log(self, name: str) -> Path:
-        """Path of a fresh log file, `logs/<name>_N.log`."""
-        taken = len(list((self.path / "logs").glob(f"{name}_*.log")))
-        return self.path / "logs" / f"{name}_{taken + 1}.log"
 
     def record_step(self, metrics: Mapping[str, Any], tasks: Mapping[str, Any]) -> None:
         """Append a step's line to `metrics.jsonl` and `tasks.jsonl`, and to the event file.
@@ -128,16 +113,30 @@ class RunDirectory:
         self._append("metrics.jsonl", metrics)
         self._append("tasks.jsonl", {"step": metrics["step"], **tasks})
         try:
-            self._add_events(metrics)
+            if self._events is None:
+                self._events = EventFile(self.path / "events", metrics["step"])
+            self._events.write_step(metrics)
         except OSError as error:
             raise StorageError(error.errno, error.strerror, str(self.path / "events")) from error
 
-    def rewind(self, step: int) -> None:
-        """Drop the records of steps after `step`: they will be run again."""
+    def rewind(self, step: int, collected: int) -> None:
+        """Drop what belongs to steps that will be run again.
+
+        Args:
+            step: the last step whose records stay.
+            collected: the last step whose trials and samples stay: `step`, or one more if the
+                batch of the next step is in hand.
+        """
         for name in ("metrics.jsonl", "tasks.jsonl"):
             kept = [line for line in self.lines(name) if line["step"] <= step]
             text = "".join(json.dumps(line) + "\n" for line in kept)
             write_atomically(self.path / name, text)
+        for folder in (self.path / "trials").glob("step-*"):
+            if _step_of(folder) > collected:
+                shutil.rmtree(folder)
+        for file in (self.path / "samples").glob("step-*"):
+            if _step_of(file) > collected:
+                file.unlink()
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         """Records of a JSON lines file; a torn last line (the process was killed) is left out."""
@@ -148,25 +147,13 @@ class RunDirectory:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def _append(self, name: str, record: Mapping[str, Any]) -> None:
-        line = json.dumps({"schema_version": _SCHEMA_VERSION, **_without_nan(record)})
+        line = json_text({"schema_version": _SCHEMA_VERSION, **record})
         try:
             with (self.path / name).open("a") as file:
                 file.write(line + "\n")
                 file.flush()
         except OSError as error:
             raise StorageError(error.errno, error.strerror, str(self.path / name)) from error
-
-    def _add_events(self, metrics: Mapping[str, Any]) -> None:
-        events = self._event_writer()
-        for name, value in metrics.items():
-            if isinstance(value, int | float) and math.isfinite(value):
-                events.add_scalar(name, value, metrics["step"])
-        events.flush()
-
-    def _event_writer(self) -> SummaryWriter:
-        if self._events is None:
-            self._events = SummaryWriter(str(self.path / "events"))
-        return self._events
 
     def _acquire(self) -> None:
         descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -180,9 +167,5 @@ class RunDirectory:
         self._lock = descriptor
 
 
-def _without_nan(record: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN: such values become null."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in record.items()
-    }
+def _step_of(path: Path) -> int:
+    return int(path.name.removeprefix("step-").split(".")[0])

@@ -86,7 +86,10 @@ def samples_of_trial(result: TrialResult, spec: RoutingSpec) -> list[Sample]:
     drift = emission_drift(trial)
     if drift:
         raise CaptureError(f"trial {result.key}: {drift} trained tokens are not the sampled ones")
-    records = [_record(result, i, spec) for i in range(len(turns))]
+    try:
+        records = [_record(result, i, spec) for i in range(len(turns))]
+    except R3Error as error:
+        raise CaptureError(f"trial {result.key}: {error}") from error
     return [_sample(result, trial, chunk, records) for chunk in trial.chunks]
 
 
@@ -127,7 +130,7 @@ def _sample(
         tokens=chunk.tokens,
         loss_mask=chunk.loss_mask,
         logprobs=chunk.logprobs,
-        routed_experts=routing.rows.astype(np.uint8),
+        routed_experts=routing.rows.astype(np.uint8, casting="safe", copy=False),
         reward=result.reward.reward,
         passed=result.reward.passed,
         total=result.reward.total,

@@ -1,9 +1,9 @@
-"""The closing words of a run, from its summary."""
+"""The closing words of a run or an evaluation."""
 
 from pathlib import Path
 from typing import Any
 
-__all__ = ["summary_text"]
+__all__ = ["evaluation_text", "summary_text"]
 
 
 def summary_text(summary: dict[str, Any], run: Path) -> str:
@@ -36,10 +36,33 @@ def summary_text(summary: dict[str, Any], run: Path) -> str:
             f"{summary['cancelled_trials']} trials cancelled by oversampling, "
             f"{summary['invalid_trials']} invalid"
         ),
-        f"admitted share by family: {_shares(summary['retention'])}",
+        f"admitted share by family and length: {_shares(summary['retention'])}",
         f"everything is in {run} (open {run / 'report.html'}); evaluate again with: t1 eval {run}",
     ]
     return "\n".join(lines)
+
+
+def evaluation_text(result: dict[str, Any]) -> str:
+    """A few lines about one evaluation."""
+    by_length = ", ".join(
+        f"length {length} {rate:.1%}" for length, rate in result["resolved_by_length"].items()
+    )
+    return "\n".join(
+        (
+            (
+                f"{result['resolved']['tasks']} held-out tasks, {result['attempts']} attempts of "
+                f"agent {result['agent']}, {result['invalid']} invalid"
+            ),
+            f"resolved {_rate(result['resolved'])}: {by_length}",
+            f"reward {_rate(result['reward'], 1, 3, '')}",
+            f"turns per trial {result['turns_mean']:.1f}",
+        )
+    )
+
+
+def _rate(value: dict[str, float], scale: float = 100, digits: int = 1, unit: str = " %") -> str:
+    mean, low, high = (value[k] * scale for k in ("mean", "low", "high"))
+    return f"{mean:.{digits}f}{unit} (95 % interval {low:.{digits}f} to {high:.{digits}f})"
 
 
 def _interval(value: dict[str, float], scale: float, digits: int = 1) -> str:

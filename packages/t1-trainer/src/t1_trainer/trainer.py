@@ -14,7 +14,7 @@ it updates. Nothing measured here feeds back: weights are equal with diagnostics
 import hashlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,7 +26,7 @@ from t1_trainer.config import Config
 from t1_trainer.errors import RolloutFailed
 from t1_trainer.learner import Learner
 from t1_trainer.ppo import explained_variance, terminal_returns_and_advantages
-from t1_trainer.publish import publish_actor_now
+from t1_trainer.publish import publish_actor
 from t1_trainer.rollout.client import RolloutClient
 from t1_trainer.rollout.messages import Collect, Collected
 from t1_trainer.run_directory import RunDirectory
@@ -115,7 +115,7 @@ class Trainer:
         if not collected.samples:
             raise RolloutFailed(
                 f"step {step}: no admitted trial has a verdict; first cause: "
-                f"{next(iter(collected.invalid.values()), 'none given')}"
+                f"{collected.invalid[0].cause}"
             )
         save_samples(self.run.path / "samples" / f"step-{step:05d}.safetensors", collected.samples)
         return collected
@@ -134,7 +134,7 @@ class Trainer:
         mark = time.monotonic()
         self.state.pending = None if last else self.join(step + 1)
         mark = clock.lap("wait_for_rollout", mark)
-        publish_actor_now(self.rollout, self.learner.actor, self.learner.version)
+        publish_actor(self.rollout, self.learner.actor, self.learner.version)
         mark = clock.lap("publish", mark)
         clock.lap("step", began)
         metrics = {"step": step, **metrics, **_rollout_metrics(collected), **clock.seconds}
@@ -219,5 +219,6 @@ def _task_fates(collected: Collected) -> dict[str, Any]:
     return {
         "admitted": list(collected.admitted),
         "cancelled": list(collected.cancelled),
-        "invalid": dict(collected.invalid),
+        "invalid": [asdict(trial) for trial in collected.invalid],
+        "retention": {name: asdict(kept) for name, kept in collected.retention.items()},
     }

@@ -23,7 +23,7 @@ from t1_trainer.policy import ChatFormat, MoEConfig, MoEModel, Tokenizer
 __all__ = ["SupervisedReport", "SupervisedSettings", "render_demonstration", "train_supervised"]
 
 _CONTEXT_WEIGHT = 0.1
-# demonstrations never share a task with the training pool, whose seeds start at zero
+# demonstrations share no task with pools of seeds below 1000: those draw from below this number
 _FIRST_TASK_SEED = 1_000_000_000
 
 

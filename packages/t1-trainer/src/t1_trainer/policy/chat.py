@@ -28,7 +28,7 @@ class ChatFormat:
         return [USER, *self._tokenizer.encode(instruction), END, ASSISTANT]
 
     def render_observation(self, output: str, exit_code: int, max_tokens: int) -> list[int]:
-        """Ids appended after a completion: terminal output, then ` [rc N]` where a command failed.
+        """Ids appended after a completion: terminal output, then `[rc N]` where a command failed.
 
         Args:
             output: merged stdout and stderr as decoded text.

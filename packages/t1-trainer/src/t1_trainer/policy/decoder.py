@@ -117,10 +117,7 @@ class CachedDecoder:
         self._last[span] = tokens_RC[each, last]
         self.position[span] += counts_R
         hidden = x.view(rows, width, -1)[each, last]
-        final = self._model.layers[0]
-        assert isinstance(final, MoELayer)
-        normed = self._rounded(final.norm(hidden, self._model.final_norm))
-        logits = self._rounded(self._model.logits(normed))
+        logits = self._rounded(self._model.logits(self._rounded(self._model.normalise(hidden))))
         return logits, torch.stack(selected, 2).to(torch.uint8)
 
     def _embed(self, tokens_RC: Tensor, span: slice) -> Tensor:

@@ -181,8 +181,11 @@ class MoEModel(nn.Module):
             y_ND, indices = layer.mix(x_ND, replay_NK, experts_sorted)
             x_ND = x_ND + y_ND
             selected.append(indices)
-        hidden = F.rms_norm(x_ND, (x_ND.shape[-1],), self.final_norm, self.config.rms_norm_eps)
-        return ExpertSelection(hidden, torch.stack(selected, 1))
+        return ExpertSelection(self.normalise(x_ND), torch.stack(selected, 1))
+
+    def normalise(self, x: Tensor) -> Tensor:
+        """The final norm, over the last axis."""
+        return F.rms_norm(x, (x.shape[-1],), self.final_norm, self.config.rms_norm_eps)
 
     def logits(self, hidden_ND: Tensor) -> Tensor:
         """Next-token logits [N, vocab_size]."""

@@ -33,16 +33,17 @@ def save_weights(model: MoEModel, directory: Path) -> None:
     """Write `config.json` and `model.safetensors`.
 
     Raises:
-        StorageError: the weights cannot be written.
+        StorageError: one of them cannot be written.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "config.json").write_text(json.dumps(model.config.to_json(), indent=2) + "\n")
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
-    path = directory / _WEIGHTS
     try:
-        save_file(state, str(path), metadata={"format": "pt"})
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "config.json").write_text(json.dumps(model.config.to_json(), indent=2) + "\n")
+        save_file(state, str(directory / _WEIGHTS), metadata={"format": "pt"})
     except SafetensorError as error:
-        raise StorageError(f"{path}: cannot be written: {error}") from error
+        raise StorageError(f"{directory / _WEIGHTS}: cannot be written: {error}") from error
+    except OSError as error:
+        raise StorageError(error.errno, error.strerror, str(directory)) from error
 
 
 def load_weights(directory: Path, *, value_head: bool = False) -> MoEModel:

@@ -16,12 +16,12 @@ __all__ = ["terminal_returns_and_advantages"]
 def terminal_returns_and_advantages(
     values_M: Tensor, counts_B: Tensor, rewards_B: Tensor, *, gamma: float, lam: float
 ) -> tuple[Tensor, Tensor]:
-    """Returns [M] and advantages [M].
+    """Returns [M] and advantages [M] (the paper's equation 16).
 
     Args:
-        values_M: pre-update state values V(s_j) at trainable tokens, detached.
-        counts_B: trainable tokens per trajectory, all positive, sum M.
-        rewards_B: one reward per trajectory, placed on its last trainable token.
+        values_M: float32, pre-update state values V(s_j) at trainable tokens, detached.
+        counts_B: int64, trainable tokens per trajectory, all positive, sum M.
+        rewards_B: float32, one reward per trajectory, placed on its last trainable token.
         gamma: discount per trainable token.
         lam: the estimator's lambda.
 
@@ -39,7 +39,7 @@ def terminal_returns_and_advantages(
 
 
 def _scan(values: Tensor, reward: Tensor, gamma: float, lam: float) -> Tensor:
-    """Equation of generalised advantage estimation for one trajectory, right to left."""
+    """Generalised advantage estimation of one trajectory, right to left."""
     advantages = torch.zeros_like(values)
     ahead = torch.zeros_like(reward)
     next_value = torch.zeros_like(reward)

@@ -32,6 +32,8 @@ def clipped_policy_loss(
 ) -> PolicyLoss:
     """-sum min(rho A, clip(rho, 1 - clip_low, 1 + clip_high) A) / denominator, rho = exp(new - old).
 
+    The paper's equation 18; tensors are float32.
+
     Args:
         logprobs_M: log-probs under the weights being trained.
         old_logprobs_M: log-probs under the generating version, recomputed by the trainer.
@@ -56,6 +58,8 @@ def clipped_value_loss(
     denominator: float,
 ) -> Tensor:
     """Sum max((V - R)^2, (V_clipped - R)^2) / denominator, without a factor one half.
+
+    The paper's equation 17; tensors are float32.
 
     Args:
         values_M: values of the critic being trained.

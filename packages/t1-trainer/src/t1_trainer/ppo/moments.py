@@ -11,6 +11,8 @@ __all__ = ["explained_variance"]
 def explained_variance(returns_M: Tensor, values_M: Tensor) -> float:
     """1 - Var(R - V) / Var(R) over all trainable tokens, in float64; NaN where R is constant.
 
+    The paper's equation 19.
+
     Args:
         returns_M: targets.
         values_M: predictions made before any update on these targets.

@@ -25,11 +25,11 @@ def line_chart(series: Mapping[str, Sequence[Point]], x_label: str) -> str:
     points = [p for group in kept.values() for p in group]
     if not points:
         return "<p>no data</p>"
-    x_low, x_high = _span([x for x, _ in points])
+    x_low, x_high = min(x for x, _ in points), max(x for x, _ in points)
     y_low, y_high = _span([y for _, y in points])
 
     def place(point: Point) -> str:
-        x = _LEFT + (point[0] - x_low) / (x_high - x_low) * (_WIDTH - _LEFT - _RIGHT)
+        x = _LEFT + (point[0] - x_low) / ((x_high - x_low) or 1) * (_WIDTH - _LEFT - _RIGHT)
         y = _HEIGHT - _BOTTOM - (point[1] - y_low) / (y_high - y_low) * (_HEIGHT - _TOP - _BOTTOM)
         return f"{x:.1f},{y:.1f}"
 
@@ -47,10 +47,10 @@ def line_chart(series: Mapping[str, Sequence[Point]], x_label: str) -> str:
 
 
 def _span(values: Sequence[float]) -> Point:
-    """Least and greatest value, a little apart even when they are equal."""
+    """A little below the least value and above the greatest; not below 0 where no value is."""
     low, high = min(values), max(values)
     margin = (high - low) * 0.05 or max(abs(high) * 0.05, 0.5)
-    return low - margin, high + margin
+    return max(low - margin, 0.0) if low >= 0 else low - margin, high + margin
 
 
 def _frame(x_low: float, x_high: float, y_low: float, y_high: float, x_label: str) -> str:

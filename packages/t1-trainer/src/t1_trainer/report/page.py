@@ -6,8 +6,9 @@ from typing import Any
 
 import jinja2
 
+from t1_trainer.files import write_atomically
 from t1_trainer.report.chart import line_chart
-from t1_trainer.run_directory import RunDirectory, write_atomically
+from t1_trainer.run_directory import RunDirectory
 
 __all__ = ["write_report"]
 

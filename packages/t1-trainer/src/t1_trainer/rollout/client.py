@@ -2,7 +2,8 @@
 
 One request is outstanding at a time. A reader thread drains answers and progress, so that the
 process never blocks on a trainer that is busy with an update. When the process ends unasked, the
-waiting caller gets `RolloutFailed` with the exit code and the last lines of its log.
+waiting caller and every later one get `RolloutFailed` with the exit code and the last lines of its
+log.
 """
 
 import contextlib
@@ -44,6 +45,7 @@ class RolloutClient:
         self.served_version = -1
         self._log = log
         self._answers: queue.Queue[Done | Failed] = queue.Queue()
+        self._obituary: Failed | None = None
         self._busy = False
         ours, theirs = socket.socketpair()
         descriptor = str(theirs.fileno())
@@ -91,6 +93,9 @@ class RolloutClient:
         """
         answer = self._answers.get()
         self._busy = False
+        if answer is self._obituary:
+            # nobody answers any more: the next caller is told too
+            self._answers.put(answer)
         if isinstance(answer, Failed):
             raise RolloutFailed(answer.message)
         return answer.answer
@@ -121,15 +126,17 @@ class RolloutClient:
         while True:
             try:
                 message = self._connection.recv()
-            except (EOFError, ConnectionResetError):
-                self._answers.put(Failed(self._obituary()))
+            except (EOFError, OSError):
+                # an end inside a message is a plain OSError
+                self._obituary = Failed(self._last_words())
+                self._answers.put(self._obituary)
                 return
             if isinstance(message, Progress):
                 self.progress = message
             else:
                 self._answers.put(message)
 
-    def _obituary(self) -> str:
+    def _last_words(self) -> str:
         code = self._process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         tail = self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:]

@@ -23,6 +23,7 @@ __all__ = [
     "Done",
     "Evaluate",
     "Failed",
+    "InvalidTrial",
     "LoadWeights",
     "Progress",
     "Retention",
@@ -87,6 +88,14 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class InvalidTrial:
+    """A trial without a reward, and why."""
+
+    task_id: str
+    cause: str
+
+
+@dataclass(frozen=True)
 class Retention:
     """How many of a family's (or length's) launched trials were admitted."""
 
@@ -102,17 +111,17 @@ class Collected:
         samples: of the admitted trials with a reward, in admission order.
         admitted: task ids in admission order, those without a reward included.
         cancelled: task ids cancelled because the batch was full.
-        invalid: task id to cause: admitted without a verdict, or failed infrastructure.
+        invalid: admitted without a verdict, or failed by infrastructure.
         retention: per family and per length ("length 3").
-        seconds: wall time by phase.
-        cpu_seconds: CPU time of the rollout process.
+        seconds: wall seconds of the rollout.
+        cpu_seconds: CPU seconds of the rollout process, its sandboxes not included.
         statistics: what engine and sandboxes did meanwhile, cancelled trials included.
     """
 
     samples: tuple[Sample, ...]
     admitted: tuple[str, ...]
     cancelled: tuple[str, ...]
-    invalid: Mapping[str, str]
+    invalid: tuple[InvalidTrial, ...]
     retention: Mapping[str, Retention]
     seconds: float
     cpu_seconds: float
@@ -141,12 +150,6 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """The request could not be carried out.
-
-    Attributes:
-        message: one line for people.
-        infrastructure: whether it is the environment's fault rather than the request's.
-    """
+    """The request could not be carried out; the message is for people."""
 
     message: str
-    infrastructure: bool = True

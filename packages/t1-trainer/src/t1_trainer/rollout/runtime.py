@@ -45,7 +45,15 @@ from t1_trainer.policy import ChatFormat, MoEConfig, Tokenizer
 from t1_trainer.policy.decoder import CachedDecoder
 from t1_trainer.policy.rounding import exact, to_bfloat16
 from t1_trainer.rollout.engine import LocalEngine
-from t1_trainer.rollout.messages import Attempt, Collect, Collected, Evaluate, Progress, Retention
+from t1_trainer.rollout.messages import (
+    Attempt,
+    Collect,
+    Collected,
+    Evaluate,
+    InvalidTrial,
+    Progress,
+    Retention,
+)
 from t1_trainer.samples import Sample, samples_of_trial
 
 __all__ = ["RolloutRuntime", "RolloutSetup"]
@@ -185,13 +193,15 @@ class RolloutRuntime:
                 f"{len(collected.failed)} failed, first: {cause}",
             )
         results = [result for _, result in collected.admitted]
-        invalid = {keys[key]: str(error) for key, error in collected.failed}
+        invalid = [InvalidTrial(keys[key], str(error)) for key, error in collected.failed]
         samples: list[Sample] = []
         for result in results:
             if result.reward.reward is None:
-                invalid[result.task_id] = f"no verdict: {result.reward.cause}"
+                cause = f"no verdict: {result.reward.cause}"
+                invalid.append(InvalidTrial(result.task_id, cause))
             elif not result.run.turns:
-                invalid[result.task_id] = "nothing sampled: the prompt exceeds the context bound"
+                cause = "nothing sampled: the prompt exceeds the context bound"
+                invalid.append(InvalidTrial(result.task_id, cause))
             else:
                 samples.extend(samples_of_trial(result, self._routing))
         folder = self._setup.run_directory / "trials" / f"step-{request.step:05d}"
@@ -201,7 +211,7 @@ class RolloutRuntime:
             samples=tuple(samples),
             admitted=tuple(result.task_id for result in results),
             cancelled=tuple(keys[key] for key in collected.cancelled),
-            invalid=invalid,
+            invalid=tuple(invalid),
             retention=self._retention(request.task_ids, [r.task_id for r in results]),
             seconds=0.0,
             cpu_seconds=0.0,

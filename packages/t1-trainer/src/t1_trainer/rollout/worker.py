@@ -50,6 +50,8 @@ class _Server:
                 self._connection.send(Done(None))
                 await self._loop(runtime)
         except _EXPECTED as error:
+            # at the end nobody reads the answer: the log keeps what could not be deleted
+            logging.getLogger(__name__).exception("the rollout process could not start or end")
             self._connection.send(Failed(str(error)))
         else:
             self._connection.send(Done(None))
