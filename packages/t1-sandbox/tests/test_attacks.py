@@ -38,6 +38,8 @@ for line in open("/proc/1/maps"):
         memory.seek(start)
         memory.write(b"\\xcc" * (end - start))
 open("/proc/1/fd/0", "w").write("x" * 9999)
+import signal
+signal.pause()  # process 1 runs into it when it is scheduled, and takes this one with it
 """
 
 
