@@ -66,6 +66,25 @@ def alive(pids: set[int]) -> set[int]:
     return left
 
 
+def proportional_bytes(pids: set[int]) -> int:
+    """Memory of these processes; what several share is counted once (Pss)."""
+    total = 0
+    for pid in pids:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+    return total
+
+
+def rollout_process(pid: int) -> int | None:
+    """The rollout process below a trainer, once it has been started."""
+    below = descendants(pid)
+    found = (p for p in below if "t1_trainer.rollout.process" in command_line(p))
+    return next(found, None)
+
+
 @dataclass
 class Command:
     """One run of `t1`, with all processes it was seen to start."""
@@ -74,14 +93,16 @@ class Command:
     scratch: Path
     seen: set[int] = field(default_factory=set)
 
-    def poll_until(self, condition: Callable[[], bool], limit_s: float = 180.0) -> None:
+    def poll_until(
+        self, condition: Callable[[], bool], limit_s: float = 180.0, pause_s: float = 0.1
+    ) -> None:
         """Watch until `condition`, collecting descendants on the way."""
         deadline = time.monotonic() + limit_s
         while not condition():
             self.seen |= descendants(self.process.pid)
             assert time.monotonic() < deadline, "the condition was not met in time"
             assert self.process.poll() is None, self.process.communicate()
-            _PAUSE.wait(0.1)
+            _PAUSE.wait(pause_s)
 
     def finish(self, limit_s: float = 180.0) -> tuple[int, str, str]:
         """Exit code, stdout and stderr."""

@@ -14,6 +14,7 @@ from t1_reward.synthesis import (
     RESERVED_PAIRS,
     SKILLS,
     Split,
+    habit_skills,
     split_of_name,
     split_of_number,
 )
@@ -336,3 +337,13 @@ def test_a_habit_is_sabotaged_by_leaving_it_out_only(tasks):
                 alone = type(task)(task.id, task.seed, task.split, (subgoal,))
                 steps = tuple(build_demonstration(alone, stream, 1.0, 1.0, 0.0))[:-1]
                 assert steps in ((), subgoal.habit)
+
+
+def test_the_habits_listed_are_those_the_generator_draws(tasks):
+    seen = {skill.id: set() for skill in SKILLS}
+    for subgoal in (s for made in tasks.values() for task in made for s in task.subgoals):
+        seen[subgoal.skill].add(bool(subgoal.habit))
+    # a skill has a habit always or never
+    assert all(len(kinds) == 1 for kinds in seen.values())
+    assert list(habit_skills()) == [skill.id for skill in SKILLS if seen[skill.id] == {True}]
+    assert "make-symlink" in habit_skills()

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import time
 from multiprocessing.connection import Connection
 
 import pytest
@@ -29,6 +30,22 @@ def test_every_caller_after_the_death_is_told(dead):
     for _ in range(2):
         with pytest.raises(RolloutFailed, match="ended with signal SIGKILL"):
             dead.call(Discard())
+
+
+def test_an_answer_is_timed_when_it_arrives_and_not_when_it_is_read(dead):
+    began = time.monotonic()
+    with pytest.raises(RolloutFailed):
+        dead.wait()
+    dead._reader.join()
+    seen = time.monotonic()
+    # nobody looks for a while
+    while time.monotonic() < seen + 0.05:
+        pass
+    with pytest.raises(RolloutFailed):
+        dead.call(Discard())
+    sent, arrived = dead.answered
+    assert began < sent
+    assert arrived < seen + 0.05
 
 
 def test_publishing_to_a_dead_process_fails(dead, make_model):

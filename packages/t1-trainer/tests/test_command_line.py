@@ -18,7 +18,7 @@ from t1_trainer.config_files import load_config
 from t1_trainer.pools import ensure_pool
 
 SMALL_POOL = ("--pool.train-tasks", "1", "--pool.heldout-tasks", "2")
-VERBS = ("train", "resume", "eval", "warm-start")
+VERBS = ("train", "resume", "eval", "warm-start", "fidelity")
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +94,9 @@ def test_the_printed_configuration_is_the_resolved_one(t1, tmp_path):
         (["eval", "-k", "0"], "--n-attempts"),
         (["eval", "--nonsense"], "No such option"),
         (["resume"], "Missing argument"),
+        (["fidelity", "--temperature", "0"], "--temperature"),
+        (["fidelity", "--trials", "1"], "--trials"),
+        (["fidelity", "nowhere"], "'nowhere'"),
         (["train", "--preset", "mimi"], "did you mean 'mini'?"),
         (["train", "-c", "nowhere.toml"], "nowhere.toml: cannot be read"),
         (["train", "--steps", "1"], "ppo.critic_only_steps (2) must not exceed steps (1)"),

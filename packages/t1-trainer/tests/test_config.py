@@ -167,7 +167,7 @@ configs = st.builds(
         PolicyConfig, critic=st.sampled_from(["actor", "builtin:mini/critic", "/x y"])
     ),
     pool=st.builds(PoolConfig, path=st.none() | st.just("/somewhere/pool")),
-    rollout=st.builds(RolloutConfig, batch_size=st.integers(1, 100), gather=st.just(0.25)),
+    rollout=st.builds(RolloutConfig, batch_size=st.integers(1, 100), gather=st.just(0.75)),
     optimizer=st.builds(
         OptimizerConfig,
         actor_lr=st.floats(1e-9, 1),

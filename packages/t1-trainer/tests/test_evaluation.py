@@ -7,6 +7,7 @@ import pytest
 
 from t1_trainer.errors import RolloutFailed
 from t1_trainer.evaluation import Evaluation, compare
+from t1_trainer.heldout_groups import heldout_groups
 from t1_trainer.rollout.messages import Attempt
 from t1_trainer.summary import evaluation_text, summary_text
 
@@ -102,6 +103,7 @@ def summary(**changes: float | None) -> dict:
         "heldout_before": side,
         "heldout_after": side,
         "heldout_change": {"sampled": change},
+        "heldout_groups": heldout_groups(BEFORE, BEFORE),
         "training_reward_first": 0.25,
         "training_reward_last": 0.5,
         "explained_variance_first": 0.1,
@@ -122,6 +124,23 @@ def test_the_closing_words_name_what_was_gained(tmp_path):
     assert "training reward 0.250 -> 0.500; explained variance +0.10 -> +0.90" in text
     assert "admitted share by family and length: files 75%" in text
     assert f"t1 eval {tmp_path}" in text
+
+
+def test_the_closing_words_name_what_moved_and_what_did_not(tmp_path):
+    still = {"verdict": "not shown to move", "change": {"mean": 0.2}}
+    moved = {"verdict": "moved", "change": {"mean": -0.125}}
+    groups = {"family": {"files": moved}, "length": {"1": still, "2": moved}}
+    text = summary_text(summary() | {"heldout_groups": {"sampled": groups}}, tmp_path)
+    assert "moved, sampled, in points: files -12, length 2 -12; not shown to move: length 1" in text
+    assert "not shown to move: files, length 1, length 2" in summary_text(summary(), tmp_path)
+
+
+def test_the_same_numbers_come_out_whatever_the_order():
+    tasks = [(f"task {n}", n % 7 / 7) for n in range(50)]
+    before = evaluation(*(attempt(name, value) for name, value in tasks))
+    after = evaluation(*(attempt(name, value**2) for name, value in tasks))
+    backwards = evaluation(*reversed(after.attempts["sampled"]))
+    assert compare(before, after) == compare(before, backwards)
 
 
 def test_what_was_not_measured_does_not_spoil_the_closing_words(tmp_path):

@@ -13,7 +13,8 @@ from t1_trainer.batch import Batch
 from t1_trainer.config import Config, OptimizerConfig, PPOConfig
 from t1_trainer.critic_warm_up import critic_from_actor
 from t1_trainer.errors import CaptureError, TrainingDiverged
-from t1_trainer.learner import Learner, state_values, token_logprobs
+from t1_trainer.forward import routed_logprobs, state_values, token_logprobs
+from t1_trainer.learner import Learner
 from t1_trainer.policy import MoEModel
 from t1_trainer.ppo import (
     clipped_policy_loss,
@@ -53,7 +54,7 @@ def drifted(current_M: torch.Tensor, seed: int = 0) -> tuple[torch.Tensor, torch
 
 def drifted_policy(make_model, batch: Batch, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Old log-probs and advantages of a first actor update."""
-    current_M, _ = token_logprobs(
+    current_M = token_logprobs(
         make_model(0), batch.pack(range(len(batch.samples))), replay=True, temperature=1.0
     )
     return drifted(current_M.detach(), seed)
@@ -133,9 +134,7 @@ def test_a_mean_of_means_is_another_gradient(make_model, make_samples):
     expected = actor_gradient(learner_of(make_model), batch, old_M, advantages_M)
     groups = batch.micro_batches(range(len(LENGTHS)), 2)
     for group in groups:
-        logprobs_M, _ = token_logprobs(
-            learner.actor, batch.pack(group), replay=True, temperature=1.0
-        )
+        logprobs_M = token_logprobs(learner.actor, batch.pack(group), replay=True, temperature=1.0)
         loss = clipped_policy_loss(
             logprobs_M,
             batch.take(old_M, group),
@@ -189,7 +188,7 @@ def test_values_and_old_logprobs_come_back_in_sample_order(make_model, make_samp
     with torch.no_grad():
         values = [state_values(learner.critic, batch.pack([i])) for i in range(len(LENGTHS))]
         logprobs = [
-            token_logprobs(learner.actor, batch.pack([i]), replay=True, temperature=1.0)[0]
+            token_logprobs(learner.actor, batch.pack([i]), replay=True, temperature=1.0)
             for i in range(len(LENGTHS))
         ]
     assert torch.allclose(learner.values(batch), torch.cat(values), atol=1e-5)
@@ -226,7 +225,7 @@ def test_the_denominator_is_recomputed_under_the_generating_version(make_model, 
     # the defect: anchoring the ratio to the weights being updated
     with torch.no_grad():
         packed = second.pack(range(len(LENGTHS)))
-        current = token_logprobs(learner.actor, packed, replay=True, temperature=1.0)[0]
+        current = token_logprobs(learner.actor, packed, replay=True, temperature=1.0)
     assert not torch.allclose(current, under_version_1, atol=1e-3)
 
 
@@ -243,7 +242,7 @@ def test_replay_uses_exactly_the_recorded_experts(make_model, make_samples):
     batch = Batch(tuple(make_samples(3, LENGTHS)))
     packed = batch.pack(range(len(LENGTHS)))
     with torch.no_grad():
-        _, used = token_logprobs(make_model(0), packed, replay=True, temperature=1.0)
+        _, used = routed_logprobs(make_model(0), packed, replay=True, temperature=1.0)
     assert torch.equal(used, packed.routed_NLK)
     report = learner_of(make_model).gap(batch, len(LENGTHS))
     assert report.replay_disagreement == 0
@@ -289,7 +288,7 @@ def test_a_gradient_that_is_not_finite_stops_before_the_step(make_model, make_sa
     learner = learner_of(make_model)
     before = weights(learner.critic)
     returns_M = torch.full((int(batch.counts_B.sum()),), math.nan)
-    with pytest.raises(TrainingDiverged, match=r"norm is nan at weight version 0.*critic_lr"):
+    with pytest.raises(TrainingDiverged, match=r"the critic's gradient norm is nan: .*critic_lr"):
         learner.update_critic(batch, learner.values(batch), returns_M, seed=0)
     assert equal(weights(learner.critic), before)
 

@@ -61,7 +61,7 @@ def test_every_python_block_of_the_readme_runs(tmp_path, monkeypatch):
 
 def test_the_readme_names_every_verb_and_error():
     text = README.read_text()
-    for verb in ("train", "resume", "eval", "warm-start"):
+    for verb in ("train", "resume", "eval", "warm-start", "fidelity"):
         assert f"`t1 {verb}" in text
     missing = [name for name in errors.__all__ if f"`{name}" not in text]
     assert missing == []

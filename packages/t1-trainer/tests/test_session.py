@@ -10,8 +10,7 @@ from t1_trainer.critic_warm_up import critic_from_actor
 from t1_trainer.errors import ConfigError, PolicyFormatError
 from t1_trainer.learner import Learner
 from t1_trainer.policy import Tokenizer
-from t1_trainer.run_directory import RunDirectory
-from t1_trainer.session import _fresh_log, _retention, _train, load_actor, load_critic
+from t1_trainer.session import _fresh_log, _train, load_actor, load_critic
 from t1_trainer.trainer import TrainingState
 
 TOKENIZER = Tokenizer(("ls",))
@@ -26,16 +25,6 @@ def test_trials_longer_than_the_policy_reads_are_refused():
 def test_a_critic_of_another_shape_is_refused(make_model):
     with pytest.raises(PolicyFormatError, match=r"another shape than policy\.actor"):
         load_critic(Config(), make_model())
-
-
-def test_retention_adds_up_the_launches_and_not_the_tasks(tmp_path):
-    run = RunDirectory.create(tmp_path / "run", Config())
-    # the second step launched one task twice: two launches
-    for step, launched, admitted in ((1, 3, 2), (2, 2, 2)):
-        retention = {"files": {"launched": launched, "admitted": admitted}}
-        run.record_step({"step": step}, {"retention": retention})
-    run.close()
-    assert _retention(run) == {"files": {"launched": 5, "admitted": 4}}
 
 
 def test_each_session_of_a_run_has_a_log_of_its_own(tmp_path):

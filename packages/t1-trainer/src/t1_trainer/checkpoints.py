@@ -2,7 +2,8 @@
 
     weights-only   actor/{config.json, model.safetensors, tokenizer.json}, critic/
     resumable      the same, previous/ (the version that generated the pending batch), both
-                   optimizers, pending.safetensors, and in the manifest: step, version, cursor
+                   optimizers, cold_critic/ with its optimizer where a run has one,
+                   pending.safetensors, and in the manifest: step, version, cursor
 
 Random streams are functions of the seed and the step, so no generator state is stored. With the
 pending batch stored, a resumed run continues as if it had not been interrupted.
@@ -24,6 +25,8 @@ from t1_trainer.task_order import TaskCursor
 from t1_trainer.trainer import TrainingState
 
 __all__ = ["RunCheckpoints", "policy_directory"]
+
+_COLD_CRITIC, _COLD_OPTIMIZER = "cold_critic", "cold_critic_optimizer.safetensors"
 
 
 class RunCheckpoints:
@@ -62,6 +65,9 @@ class RunCheckpoints:
             save_weights(learner.previous, directory / "previous")
             save_optimizer(learner.actor_optimizer, directory / "actor_optimizer.safetensors")
             save_optimizer(learner.critic_optimizer, directory / "critic_optimizer.safetensors")
+            if learner.cold is not None:
+                save_weights(learner.cold.model, directory / _COLD_CRITIC)
+                save_optimizer(learner.cold.optimizer, directory / _COLD_OPTIMIZER)
             if state.pending is not None:
                 save_samples(directory / "pending.safetensors", state.pending.samples)
 
@@ -87,6 +93,11 @@ class RunCheckpoints:
             model.load_state_dict(loaded.state_dict())
         load_optimizer(learner.actor_optimizer, path / "actor_optimizer.safetensors")
         load_optimizer(learner.critic_optimizer, path / "critic_optimizer.safetensors")
+        # a run that was told to watch a cold critic later than its checkpoint starts it now
+        if learner.cold is not None and (path / _COLD_CRITIC).is_dir():
+            cold = load_weights(path / _COLD_CRITIC, value_head=True)
+            learner.cold.model.load_state_dict(cold.state_dict())
+            load_optimizer(learner.cold.optimizer, path / _COLD_OPTIMIZER)
         learner.version = metadata["version"]
         pending = metadata["pending"]
         return TrainingState(

@@ -147,6 +147,36 @@ def warm_start(
     _print(commands.warm_start(output_dir, seed, quiet=quiet), as_json=True)
 
 
+@app.command()
+def fidelity(
+    policy: Annotated[
+        str, typer.Argument(help="Policy directory (default the shipped warm start).")
+    ] = "builtin:mini/actor",
+    trials: Annotated[int, typer.Option(min=2, help="Trials to roll out.")] = 576,
+    seed: Annotated[int, typer.Option(help="Seed of tasks and sampling.")] = 0,
+    temperature: Annotated[float, typer.Option(help="Sampling temperature, above 0.")] = 1.0,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Measure how far the trainer's log-probs are from the sampler's. Example: t1 fidelity.
+
+    Three ways of training the same trials: text kept and encoded again, the sampled ids, and the
+    sampled ids with the sampler's experts.
+    """
+    if not temperature > 0:
+        raise typer.BadParameter("must be above 0", param_hint="--temperature")
+    from t1_trainer import commands
+
+    request = commands.FidelityRequest(policy, trials, seed, temperature)
+    result = commands.fidelity(request, quiet=quiet)
+    if as_json:
+        _print(result, as_json=True)
+        return
+    from t1_trainer.fidelity_summary import fidelity_text
+
+    typer.echo(fidelity_text(result))
+
+
 def _fresh_directory(prefix: str) -> Path:
     return Path("runs") / (prefix + dt.datetime.now().strftime("%Y%m%d-%H%M%S"))
 

@@ -24,21 +24,34 @@ from t1_trainer.critic_warm_up import (
 from t1_trainer.display import open_display
 from t1_trainer.errors import ConfigError, RolloutFailed
 from t1_trainer.evaluation import Evaluation
+from t1_trainer.fidelity import join_gaps, measure_gaps
+from t1_trainer.fidelity_summary import summarize_gaps
 from t1_trainer.files import json_text, write_atomically
 from t1_trainer.policy import MoEConfig, PolicyFiles, Tokenizer, save_policy
 from t1_trainer.policy.storage import save_weights
 from t1_trainer.publish import publish_actor
+from t1_trainer.retokenization import Retokenizer
 from t1_trainer.rollout.messages import Attempt, Collect, Collected, Evaluate
 from t1_trainer.run_directory import RunDirectory, require_unused
 from t1_trainer.samples import Sample
 from t1_trainer.task_order import TaskCursor
 from t1_trainer.warm_start import SupervisedReport, SupervisedSettings, train_supervised
 
-__all__ = ["EvaluationRequest", "dry_run", "evaluate", "resume", "train", "warm_start"]
+__all__ = [
+    "EvaluationRequest",
+    "FidelityRequest",
+    "dry_run",
+    "evaluate",
+    "fidelity",
+    "resume",
+    "train",
+    "warm_start",
+]
 
 _AGENTS = ("policy", "oracle", "noop")
 _ORIGIN = "origin.json"
-_WARM_UP_BATCH = 96
+_FROZEN_BATCH = 96
+_LEAST_TRIALS = 2
 
 
 def train(config: Config, path: Path, *, from_scratch: bool, quiet: bool) -> dict[str, Any]:
@@ -207,7 +220,8 @@ def _build_warm_start(
     policy = _supervised_policy(config, settings, display)
     save_policy(policy, output_dir / "actor")
     display.phase("collecting trials for the critic")
-    samples = _frozen_trials(config, policy, critic_settings)
+    wanted = critic_settings.trials + critic_settings.fresh_trials
+    samples = _frozen_trials(config, policy, wanted)
     critic = critic_from_actor(policy.model)
     explained: list[float] = []
 
@@ -256,17 +270,16 @@ def _supervised_policy(
     return PolicyFiles(actor, tokenizer)
 
 
-def _frozen_trials(config: Config, policy: PolicyFiles, settings: CriticSettings) -> list[Sample]:
-    """Trials of the frozen actor on training tasks, in a fixed order of completion."""
+def _frozen_trials(config: Config, policy: PolicyFiles, wanted: int) -> list[Sample]:
+    """Trials of a frozen actor on training tasks, in a fixed order of completion."""
     config = config.model_copy(update={"deterministic": True})
     pool = session.open_tasks(config).pool
-    wanted = settings.trials + settings.fresh_trials
     # deterministic mode runs all trials of a request at once
-    size = min(_WARM_UP_BATCH, config.rollout.max_sandboxes)
+    size = min(_FROZEN_BATCH, config.rollout.max_sandboxes)
     cursor = TaskCursor()
     samples: list[Sample] = []
     with (
-        tempfile.TemporaryDirectory(prefix="t1-warm-start-") as folder,
+        tempfile.TemporaryDirectory(prefix="t1-trials-") as folder,
         session.open_rollout(config, policy, pool, Path(folder)) as rollout,
     ):
         publish_actor(rollout, policy.model, 0)
@@ -275,3 +288,48 @@ def _frozen_trials(config: Config, policy: PolicyFiles, settings: CriticSettings
             collected: Collected = rollout.call(Collect(number, tasks, len(tasks)))
             samples.extend(collected.samples)
     return samples
+
+
+@dataclass(frozen=True)
+class FidelityRequest:
+    """What `t1 fidelity` is asked for."""
+
+    policy: str
+    trials: int
+    seed: int
+    temperature: float
+
+
+def fidelity(request: FidelityRequest, *, quiet: bool) -> dict[str, Any]:
+    """Roll out trials and measure how far the trainer is from the sampler; returns the figures.
+
+    Raises:
+        PolicyFormatError: `policy` is not a policy directory.
+        RolloutFailed: no trial has a verdict.
+    """
+    preset = load_config([])
+    config = preset.model_copy(
+        update={
+            "seed": request.seed,
+            "policy": preset.policy.model_copy(update={"actor": request.policy}),
+            "rollout": preset.rollout.model_copy(update={"temperature": request.temperature}),
+        }
+    )
+    policy = session.load_actor(config)
+    torch.set_num_threads(1)
+    with open_display(config.steps, quiet=quiet) as display:
+        display.phase(f"rolling out {request.trials} trials")
+        samples = _frozen_trials(config, policy, request.trials)
+        if len({sample.trial_key for sample in samples}) < _LEAST_TRIALS:
+            raise RolloutFailed("fewer than two trials have a verdict: there is no interval")
+        display.phase(f"measuring {len(samples)} samples")
+        retokenizer = Retokenizer(policy.tokenizer)
+        parts = [
+            measure_gaps(
+                policy.model, samples[i : i + _FROZEN_BATCH], retokenizer, request.temperature
+            )
+            for i in range(0, len(samples), _FROZEN_BATCH)
+        ]
+    measured = summarize_gaps(join_gaps(parts), request.seed)
+    asked = {"policy": request.policy, "seed": request.seed, "temperature": request.temperature}
+    return {**asked, "sampler_dtype": config.rollout.sampler_dtype, **measured}

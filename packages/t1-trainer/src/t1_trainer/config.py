@@ -99,19 +99,21 @@ class RolloutConfig(_Section):
     """Creations that may follow each other at once."""
     max_sandboxes: Positive = 128
     """Sandboxes alive at once, those being deleted included."""
-    gather: Share = 0.5
+    gather: Share = 0.25
     """Share of the idle sessions that must wait before the sampler admits them as one batch."""
     sampler_dtype: Literal["bfloat16", "float32"] = "bfloat16"
     """Arithmetic of the sampler; the trainer is float32."""
 
 
 class OptimizerConfig(_Section):
-    """Adam with decoupled weight decay and constant rates."""
+    """Adam with decoupled weight decay."""
 
     actor_lr: PositiveFloat = 1e-6
     """The paper's value; `mini` needs far more at its scale."""
     critic_lr: PositiveFloat = 1.5e-5
     """The paper's value."""
+    final_actor_lr_share: Share = 1.0
+    """What is left of actor_lr at the last step, after a linear decay; the paper's rate is constant."""
     beta1: Decay = 0.9
     """First-moment decay."""
     beta2: Decay = 0.98
@@ -171,9 +173,11 @@ class DiagnosticsConfig(_Section):
     """Measurements that change nothing: weights are bit-equal with them on and off."""
 
     enabled: bool = True
-    """Measure the gap without replay and the routing disagreement each step."""
+    """Measure the gap's parts (text kept, ids kept, replay) and the routing disagreement each step."""
     trials: Positive = 16
     """Trials of the batch they are measured on."""
+    cold_critic: bool = False
+    """Train a second critic from a random head, feeding nothing back; costs a second critic update."""
 
 
 class Config(_Section):

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 
 from t1_trainer.batch import Batch
-from t1_trainer.learner import state_values
 from t1_trainer.policy import MoEModel
 from t1_trainer.ppo import explained_variance
 from t1_trainer.samples import Sample
@@ -93,7 +92,10 @@ def warm_up_critic(
 
 def _values(critic: MoEModel, samples: Sequence[Sample]) -> tuple[torch.Tensor, torch.Tensor]:
     batch = Batch(tuple(samples))
-    values = state_values(critic, batch.pack(range(len(samples))))
+    packed = batch.pack(range(len(samples)))
+    # all rows, although fewer are read: the shipped critic's last bits depend on it
+    hidden_ND = critic(packed.tokens_N, packed.lengths_B).hidden_ND
+    values = critic.values(hidden_ND[packed.trainable_M])
     return values, torch.repeat_interleave(batch.rewards_B, batch.counts_B)
 
 

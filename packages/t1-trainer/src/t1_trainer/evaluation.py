@@ -17,7 +17,10 @@ from t1_trainer.errors import RolloutFailed
 from t1_trainer.rollout.client import RolloutClient
 from t1_trainer.rollout.messages import Attempt, Evaluate
 
-__all__ = ["Evaluation", "compare", "evaluate"]
+__all__ = ["Evaluation", "Scores", "compare", "evaluate", "paired"]
+
+Scores = dict[str, list[float]]
+"""Task id to the values of its valid attempts."""
 
 _ATTEMPTS = TypeAdapter(dict[str, list[Attempt]])
 
@@ -40,9 +43,9 @@ class Evaluation:
                     f"{decoding}: no attempt has a verdict; first cause: {attempts[0].cause}"
                 )
 
-    def scores(self, decoding: str, field: str) -> dict[str, list[float]]:
+    def scores(self, decoding: str, field: str) -> Scores:
         """Per task id, the valid attempts' values of `resolved`, `reward` or `turns`."""
-        scores: dict[str, list[float]] = {}
+        scores: Scores = {}
         for attempt in self._valid(decoding):
             scores.setdefault(attempt.task_id, []).append(float(getattr(attempt, field)))
         return scores
@@ -111,7 +114,7 @@ def compare(before: Evaluation, after: Evaluation) -> dict[str, dict[str, Interv
     """Paired differences of resolved rate, reward and turns, by decoding, over tasks valid in both."""
     return {
         decoding: {
-            field: _difference(before.scores(decoding, field), after.scores(decoding, field))
+            field: paired(before.scores(decoding, field), after.scores(decoding, field))
             for field in ("resolved", "reward", "turns")
         }
         for decoding in before.attempts
@@ -119,6 +122,8 @@ def compare(before: Evaluation, after: Evaluation) -> dict[str, dict[str, Interv
     }
 
 
-def _difference(before: dict[str, list[float]], after: dict[str, list[float]]) -> Interval:
-    both = before.keys() & after.keys()
+def paired(before: Scores, after: Scores) -> Interval:
+    """Mean difference over the tasks that have valid attempts on both sides."""
+    # in a fixed order: a sum of floats depends on it
+    both = sorted(before.keys() & after.keys())
     return paired_difference({t: before[t] for t in both}, {t: after[t] for t in both})

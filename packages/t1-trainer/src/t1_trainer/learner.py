@@ -11,12 +11,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from t1_r3 import disagreement
 from t1_trainer.batch import Batch, Packed
-from t1_trainer.config import Config, OptimizerConfig
-from t1_trainer.errors import CaptureError, TrainingDiverged
-from t1_trainer.policy import MoEModel
-from t1_trainer.ppo import clipped_policy_loss, clipped_value_loss
+from t1_trainer.config import Config
+from t1_trainer.critic import Critic, CriticReport, cold_critic
+from t1_trainer.errors import CaptureError
+from t1_trainer.fidelity import measure_gaps
+from t1_trainer.forward import token_logprobs
+from t1_trainer.optimization import adam, apply_gradient, decayed, set_rate
+from t1_trainer.policy import MoEModel, Tokenizer
+from t1_trainer.ppo import (
+    clipped_policy_loss,
+    explained_variance,
+    terminal_returns_and_advantages,
+)
+from t1_trainer.retokenization import Retokenizer
 
 __all__ = ["ActorReport", "GapReport", "Learner"]
 
@@ -38,37 +46,18 @@ class GapReport:
     Attributes:
         replay: mean absolute gap with recorded experts.
         free: mean absolute gap with the trainer's own choice.
+        retokenized: mean absolute gap of a stack that keeps text; None without a tokenizer.
+        drifted: share of completions that re-encode to other ids; None without a tokenizer.
         routing_disagreement: share of (token, layer) pairs whose expert sets differ without replay.
         replay_disagreement: the same under replay; 0 by construction, measured.
     """
 
     replay: float
     free: float
+    retokenized: float | None
+    drifted: float | None
     routing_disagreement: float
     replay_disagreement: float
-
-
-def token_logprobs(
-    model: MoEModel, packed: Packed, *, replay: bool, temperature: float
-) -> tuple[Tensor, Tensor]:
-    """Log-probs float32 [M] of the trained tokens, and the experts used, int64 [N, L, K].
-
-    Args:
-        model: a policy.
-        packed: model inputs.
-        replay: use the recorded experts instead of the router's choice.
-        temperature: the sampler's: the policy that acted is softmax(logits / temperature).
-    """
-    result = model(packed.tokens_N, packed.lengths_B, packed.routed_NLK if replay else None)
-    logits = model.logits(result.hidden_ND[packed.trainable_M]) / temperature
-    logprobs = logits.log_softmax(-1).gather(1, packed.targets_M[:, None])[:, 0]
-    return logprobs, result.selected_NLK
-
-
-def state_values(model: MoEModel, packed: Packed) -> Tensor:
-    """Values [M] of the states in which the trained tokens were sampled; free routing."""
-    result = model(packed.tokens_N, packed.lengths_B)
-    return model.values(result.hidden_ND[packed.trainable_M])
 
 
 class Learner:
@@ -78,23 +67,38 @@ class Learner:
         actor: version 0.
         critic: value model of the same shape.
         config: the run's configuration.
+        tokenizer: of the actor; without it the gap of a stack that keeps text is not measured.
+
+    Attributes:
+        cold: a second critic that started cold and feeds nothing back, if configured.
     """
 
-    def __init__(self, actor: MoEModel, critic: MoEModel, config: Config) -> None:
+    def __init__(
+        self,
+        actor: MoEModel,
+        critic: MoEModel,
+        config: Config,
+        tokenizer: Tokenizer | None = None,
+    ) -> None:
         self.config = config
         self.actor = actor
         self.critic = critic
         self.previous = MoEModel(actor.config)
         self.previous.load_state_dict(actor.state_dict())
         self.version = 0
-        self.actor_optimizer = _adam(actor, config.optimizer, config.optimizer.actor_lr)
-        self.critic_optimizer = _adam(critic, config.optimizer, config.optimizer.critic_lr)
+        self.actor_optimizer = adam(actor, config.optimizer, config.optimizer.actor_lr)
+        self._critic = Critic(critic, config)
+        self.critic_optimizer = self._critic.optimizer
+        self.cold = (
+            Critic(cold_critic(actor, config.seed), config)
+            if config.diagnostics.cold_critic
+            else None
+        )
+        self._retokenizer = None if tokenizer is None else Retokenizer(tokenizer)
 
-    @torch.no_grad()
     def values(self, batch: Batch) -> Tensor:
         """Pre-update state values [M] of the whole batch."""
-        groups = self._passes(batch, range(len(batch.samples)))
-        return batch.restore([state_values(self.critic, batch.pack(g)) for g in groups], groups)
+        return self._critic.values(batch)
 
     @torch.no_grad()
     def old_logprobs(self, batch: Batch) -> Tensor:
@@ -105,10 +109,9 @@ class Learner:
         """
         model = self._generating(batch)
         groups = self._passes(batch, range(len(batch.samples)))
-        parts = [self._logprobs(model, batch.pack(g), replay=True)[0] for g in groups]
+        parts = [self._logprobs(model, batch.pack(g)) for g in groups]
         return batch.restore(parts, groups)
 
-    @torch.no_grad()
     def gap(self, batch: Batch, trials: int) -> GapReport:
         """Measure the train-inference gap on about `trials` samples; changes nothing.
 
@@ -116,46 +119,50 @@ class Learner:
         gap is the smallest.
         """
         part = Batch(batch.samples[:: max(1, len(batch.samples) // trials)])
-        model = self._generating(part)
-        packed = part.pack(range(len(part.samples)))
-        with_replay, replayed = self._logprobs(model, packed, replay=True)
-        without, chosen = self._logprobs(model, packed, replay=False)
-        recorded = packed.routed_NLK.numpy()
+        gaps = measure_gaps(
+            self._generating(part),
+            part.samples,
+            self._retokenizer,
+            self.config.rollout.temperature,
+        )
+        text_M = gaps.retokenized_M
         return GapReport(
-            replay=float((with_replay - packed.sampler_logprobs_M).abs().mean()),
-            free=float((without - packed.sampler_logprobs_M).abs().mean()),
-            routing_disagreement=float(disagreement(recorded, chosen.numpy()).mean()),
-            replay_disagreement=float(disagreement(recorded, replayed.numpy()).mean()),
+            replay=float(gaps.replay_M.mean()),
+            free=float(gaps.free_M.mean()),
+            retokenized=None if text_M is None else float(text_M.mean()),
+            drifted=None
+            if text_M is None
+            else float(gaps.drifted_B.sum() / gaps.completions_B.sum()),
+            routing_disagreement=gaps.differs_free,
+            replay_disagreement=gaps.differs_replay,
         )
 
     def update_critic(
         self, batch: Batch, old_values_M: Tensor, returns_M: Tensor, seed: int
-    ) -> float:
-        """Regress values on returns; the mean clipped loss before each optimizer step."""
-        ppo = self.config.ppo
-        losses: list[float] = []
-        for indices in batch.minibatches(ppo.critic_minibatches, seed):
-            denominator = batch.trainable_tokens(indices)
-            total = 0.0
-            for group in self._passes(batch, indices):
-                loss = clipped_value_loss(
-                    state_values(self.critic, batch.pack(group)),
-                    batch.take(old_values_M, group),
-                    batch.take(returns_M, group),
-                    clip=ppo.value_clip,
-                    denominator=denominator,
-                )
-                loss.backward()
-                total += loss.item()
-            self._apply(self.critic, self.critic_optimizer)
-            losses.append(total)
-        return sum(losses) / len(losses)
+    ) -> CriticReport:
+        """Regress values on returns; see `Critic.update`."""
+        return self._critic.update(batch, old_values_M, returns_M, seed)
+
+    def update_cold_critic(self, batch: Batch, seed: int) -> float | None:
+        """Give the cold critic the step the critic had; its explained variance before, if it is on.
+
+        Its targets are its own: they equal the critic's where returns do not depend on values.
+        """
+        if self.cold is None:
+            return None
+        ppo, values_M = self.config.ppo, self.cold.values(batch)
+        returns_M, _ = terminal_returns_and_advantages(
+            values_M, batch.counts_B, batch.rewards_B, gamma=ppo.gamma, lam=ppo.lam
+        )
+        self.cold.update(batch, values_M, returns_M, seed)
+        return explained_variance(returns_M, values_M)
 
     def update_actor(
         self, batch: Batch, old_logprobs_M: Tensor, advantages_M: Tensor, seed: int
     ) -> ActorReport:
         """One PPO update under routing replay; the version grows by one."""
         self.previous.load_state_dict(self.actor.state_dict())
+        set_rate(self.actor_optimizer, self._actor_rate())
         reports = [
             self._actor_step(batch, indices, old_logprobs_M, advantages_M)
             for indices in batch.minibatches(self.config.ppo.actor_minibatches, seed)
@@ -169,6 +176,12 @@ class Learner:
             ratio_max=max(r.ratio_max for r in reports),
         )
 
+    def _actor_rate(self) -> float:
+        """A function of the version alone, so that a resumed run goes on as it would have."""
+        settings = self.config.optimizer
+        updates = self.config.steps - self.config.ppo.critic_only_steps
+        return decayed(settings.actor_lr, settings.final_actor_lr_share, self.version, updates)
+
     def _actor_step(
         self, batch: Batch, indices: Sequence[int], old_logprobs_M: Tensor, advantages_M: Tensor
     ) -> ActorReport:
@@ -176,7 +189,7 @@ class Learner:
         denominator = batch.trainable_tokens(indices)
         loss, clipped, ratio_max = 0.0, 0, 0.0
         for group in self._passes(batch, indices):
-            logprobs_M, _ = self._logprobs(self.actor, batch.pack(group), replay=True)
+            logprobs_M = self._logprobs(self.actor, batch.pack(group))
             old_M = batch.take(old_logprobs_M, group)
             result = clipped_policy_loss(
                 logprobs_M,
@@ -190,12 +203,13 @@ class Learner:
             loss += result.loss.item()
             clipped += int(result.clipped)
             ratio_max = max(ratio_max, float((logprobs_M.detach() - old_M).max().exp()))
-        norm = self._apply(self.actor, self.actor_optimizer)
+        norm = apply_gradient(self.actor, self.actor_optimizer, self.config.optimizer, "actor")
         return ActorReport(loss, norm, clipped / denominator, ratio_max)
 
-    def _logprobs(self, model: MoEModel, packed: Packed, *, replay: bool) -> tuple[Tensor, Tensor]:
+    def _logprobs(self, model: MoEModel, packed: Packed) -> Tensor:
+        """Log-probs [M] under routing replay."""
         temperature = self.config.rollout.temperature
-        return token_logprobs(model, packed, replay=replay, temperature=temperature)
+        return token_logprobs(model, packed, replay=True, temperature=temperature)
 
     def _passes(self, batch: Batch, indices: Sequence[int]) -> list[list[int]]:
         return batch.micro_batches(indices, self.config.ppo.micro_batch_trials)
@@ -210,29 +224,3 @@ class Learner:
             f"the batch was generated by weight versions {sorted(versions)}, but the trainer holds "
             f"{self.version - 1} and {self.version}; one batch must come from one of them"
         )
-
-    def _apply(self, model: MoEModel, optimizer: torch.optim.Optimizer) -> float:
-        """Clip if configured, step, clear; the gradient norm before clipping."""
-        limit = self.config.optimizer.max_grad_norm
-        norm = torch.nn.utils.clip_grad_norm_(
-            model.parameters(), float("inf") if limit is None else limit
-        )
-        if not norm.isfinite():
-            raise TrainingDiverged(
-                f"the gradient norm is {float(norm)} at weight version {self.version}: lower "
-                "optimizer.actor_lr or optimizer.critic_lr in the run's config.toml and continue "
-                "with `t1 resume`"
-            )
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return float(norm)
-
-
-def _adam(model: MoEModel, settings: OptimizerConfig, rate: float) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(
-        model.parameters(),
-        lr=rate,
-        betas=(settings.beta1, settings.beta2),
-        weight_decay=settings.weight_decay,
-        fused=True,
-    )

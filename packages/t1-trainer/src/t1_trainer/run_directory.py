@@ -30,15 +30,18 @@ from t1_trainer.files import json_text, write_atomically
 __all__ = ["RunDirectory", "require_unused"]
 
 _SCHEMA_VERSION = 1
+_FOLDERS = ("evaluations", "trials", "samples", "checkpoints", "events", "logs")
+# what a process that was killed before its run had a configuration may have left
+_BEFORE_THE_RUN = {".lock", "config.toml.tmp"}
 
 
 def require_unused(path: Path) -> None:
-    """Refuse a directory that has content.
+    """Refuse a directory that has content, other than that of a run killed before it was one.
 
     Raises:
         RunDirectoryError: it has; the message says what to do.
     """
-    if path.exists() and any(path.iterdir()):
+    if path.exists() and {entry.name for entry in path.iterdir()} - _BEFORE_THE_RUN:
         raise RunDirectoryError(
             f"{path} already exists: continue it with `t1 resume {path}` or choose another "
             "directory with --output-dir"
@@ -61,19 +64,18 @@ class RunDirectory:
     def create(cls, path: Path, config: Config) -> "RunDirectory":
         """Make a new run and lock it.
 
+        The configuration comes first: from then on the run can be resumed.
+
         Raises:
             RunDirectoryError: the directory exists and is not empty.
             StorageError: it cannot be made.
         """
         require_unused(path)
-        try:
-            for name in ("evaluations", "trials", "samples", "checkpoints", "events", "logs"):
-                (path / name).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(error.errno, error.strerror, str(path)) from error
         run = cls(path)
+        run._make("")
         run._acquire()
         write_atomically(path / "config.toml", tomli_w.dumps(dump_config(config)))
+        run._make(*_FOLDERS)
         return run
 
     @classmethod
@@ -82,12 +84,14 @@ class RunDirectory:
 
         Raises:
             RunDirectoryError: it is not a run directory, or another process is writing it.
+            StorageError: it is to be written, and a folder that it lacks cannot be made.
         """
         if not (path / "config.toml").is_file():
             raise RunDirectoryError(f"{path} is not a run directory: it has no config.toml")
         run = cls(path)
         if lock:
             run._acquire()
+            run._make(*_FOLDERS)
         return run
 
     @property
@@ -154,6 +158,13 @@ class RunDirectory:
                 file.flush()
         except OSError as error:
             raise StorageError(error.errno, error.strerror, str(self.path / name)) from error
+
+    def _make(self, *folders: str) -> None:
+        try:
+            for name in folders:
+                (self.path / name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(error.errno, error.strerror, str(self.path)) from error
 
     def _acquire(self) -> None:
         descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

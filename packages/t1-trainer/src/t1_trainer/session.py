@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from t1_trainer.config import Config
 from t1_trainer.critic_warm_up import critic_from_actor
 from t1_trainer.display import LiveDisplay, PlainDisplay
 from t1_trainer.errors import ConfigError, PolicyFormatError, StorageError
-from t1_trainer.evaluation import Evaluation, compare, evaluate
+from t1_trainer.evaluation import Evaluation, evaluate
 from t1_trainer.files import json_text, write_atomically
 from t1_trainer.learner import Learner
 from t1_trainer.policy import MoEModel, PolicyFiles, load_policy
@@ -32,6 +32,7 @@ from t1_trainer.report import write_report
 from t1_trainer.rollout.client import RolloutClient
 from t1_trainer.rollout.runtime import RolloutSetup
 from t1_trainer.run_directory import RunDirectory
+from t1_trainer.run_summary import run_summary
 from t1_trainer.trainer import Trainer, TrainingState
 
 __all__ = [
@@ -173,7 +174,7 @@ def carry_out(run: RunDirectory, display: AnyDisplay) -> dict[str, Any]:
     config = run.config
     display.phase("preparing the task pool")
     tasks, policy = open_tasks(config), load_actor(config)
-    learner = Learner(policy.model, load_critic(config, policy.model), config)
+    learner = Learner(policy.model, load_critic(config, policy.model), config, policy.tokenizer)
     checkpoints = RunCheckpoints(run.path / "checkpoints", config.checkpoint.keep, policy.tokenizer)
     state = checkpoints.restore(learner)
     run.rewind(state.step, state.step + (state.pending is not None))
@@ -185,7 +186,7 @@ def carry_out(run: RunDirectory, display: AnyDisplay) -> dict[str, Any]:
         before = _evaluated(run, "before", trainer, tasks.heldout)
         _train(trainer, checkpoints)
         after = _evaluated(run, "after", trainer, tasks.heldout)
-    summary = _summary(run, before, after, time.monotonic() - began)
+    summary = run_summary(run, before, after, time.monotonic() - began)
     write_atomically(run.path / "summary.json", json_text(summary, indent=2) + "\n")
     write_report(run, summary)
     return summary
@@ -224,47 +225,3 @@ def _evaluated(
     evaluation = evaluate(trainer.rollout, tasks, trainer.config.evaluation, name)
     write_atomically(path, json_text(evaluation.to_json()))
     return evaluation
-
-
-def _summary(
-    run: RunDirectory, before: Evaluation, after: Evaluation, seconds: float
-) -> dict[str, Any]:
-    steps = run.lines("metrics.jsonl")
-    change = {
-        decoding: {field: asdict(interval) for field, interval in fields.items()}
-        for decoding, fields in compare(before, after).items()
-    }
-    tenth = max(1, len(steps) // 10)
-    return {
-        "schema_version": 1,
-        "steps": len(steps),
-        "seconds": seconds,
-        "heldout_before": before.summary(),
-        "heldout_after": after.summary(),
-        "heldout_change": change,
-        "training_reward_first": _mean(steps[:tenth], "reward/mean"),
-        "training_reward_last": _mean(steps[-tenth:], "reward/mean"),
-        "explained_variance_first": _mean(steps[:tenth], "critic/explained_variance"),
-        "explained_variance_last": _mean(steps[-tenth:], "critic/explained_variance"),
-        "gap_logprob_replay": _mean(steps, "gap/logprob_replay"),
-        "gap_logprob_free": _mean(steps, "gap/logprob_free"),
-        "cancelled_trials": sum(line["rollout/cancelled"] for line in steps),
-        "invalid_trials": sum(line["rollout/invalid"] for line in steps),
-        "retention": _retention(run),
-    }
-
-
-def _retention(run: RunDirectory) -> dict[str, dict[str, int]]:
-    """Launched and admitted trials of the whole run, by family and by length."""
-    counts: dict[str, dict[str, int]] = {}
-    for line in run.lines("tasks.jsonl"):
-        for name, kept in line["retention"].items():
-            count = counts.setdefault(name, {"launched": 0, "admitted": 0})
-            count["launched"] += kept["launched"]
-            count["admitted"] += kept["admitted"]
-    return dict(sorted(counts.items()))
-
-
-def _mean(lines: list[dict[str, Any]], name: str) -> float | None:
-    values = [line[name] for line in lines if line.get(name) is not None]
-    return sum(values) / len(values) if values else None

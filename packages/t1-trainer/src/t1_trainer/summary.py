@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from t1_trainer.heldout_groups import MOVED, named_groups
+
 __all__ = ["evaluation_text", "summary_text"]
 
 
@@ -28,6 +30,7 @@ def summary_text(summary: dict[str, Any], run: Path) -> str:
             f"{_signed(summary['explained_variance_last'])}"
         ),
         f"turns per held-out trial {_turns(summary)}",
+        *_movements(summary["heldout_groups"]),
         (
             f"|log p| gap with replay {_number(summary['gap_logprob_replay'])}, "
             f"without {_number(summary['gap_logprob_free'])}"
@@ -83,6 +86,22 @@ def _shares(retention: dict[str, dict[str, int]]) -> str:
     return ", ".join(
         f"{name} {kept['admitted'] / kept['launched']:.0%}" for name, kept in retention.items()
     )
+
+
+def _movements(groups: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
+    """One line about the first decoding, which has the most attempts; the report has the others."""
+    if not groups:
+        return []
+    decoding, kinds = next(iter(groups.items()))
+    named = [(name, group) for _, name, group in named_groups(kinds)]
+    moved = [f"{n} {100 * g['change']['mean']:+.0f}" for n, g in named if g["verdict"] == MOVED]
+    others = [name for name, group in named if group["verdict"] != MOVED]
+    return [
+        (
+            f"moved, {decoding}, in points: {', '.join(moved) or 'none'}; "
+            f"not shown to move: {', '.join(others) or 'none'}"
+        )
+    ]
 
 
 def _turns(summary: dict[str, Any]) -> str:

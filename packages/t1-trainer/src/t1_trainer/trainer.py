@@ -9,6 +9,9 @@
 
 The batch of step 1 is generated before; every later batch is at most one version behind the weights
 it updates. Nothing measured here feeds back: weights are equal with diagnostics on and off.
+
+`time/overlap_ratio` is the time in which update and rollout ran at once over the shorter of the two;
+the rollout ends when its answer arrives, which may be long before anyone waits for it.
 """
 
 import hashlib
@@ -33,7 +36,7 @@ from t1_trainer.run_directory import RunDirectory
 from t1_trainer.sample_files import save_samples
 from t1_trainer.task_order import TaskCursor
 
-__all__ = ["Display", "Trainer", "TrainingState", "derive_seed"]
+__all__ = ["Display", "Trainer", "TrainingState", "derive_seed", "overlap_ratio"]
 
 
 class Display(Protocol):
@@ -52,6 +55,12 @@ def derive_seed(seed: int, *parts: object) -> int:
     """A 63-bit seed that is a function of the run's seed and what it is for."""
     text = "/".join(map(str, (seed, *parts)))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+
+
+def overlap_ratio(first: tuple[float, float], second: tuple[float, float]) -> float:
+    """Time in which two intervals (start, end) run at once, over the shorter one's length."""
+    common = min(first[1], second[1]) - max(first[0], second[0])
+    return max(0.0, common) / min(first[1] - first[0], second[1] - second[0])
 
 
 @dataclass
@@ -122,7 +131,7 @@ class Trainer:
 
     def step(self) -> dict[str, Any]:
         """One iteration; returns its metrics."""
-        began = time.monotonic()
+        began, cpu = time.monotonic(), time.process_time()
         step = self.state.step + 1
         collected = self.state.pending
         assert collected is not None, "a batch is in hand"
@@ -130,13 +139,18 @@ class Trainer:
         if not last:
             self.launch(step + 1)
         clock = _Clock()
-        metrics = self._update(step, Batch(collected.samples), clock)
         mark = time.monotonic()
+        metrics = self._update(step, Batch(collected.samples), clock)
+        update = mark, clock.lap("update", mark)
+        mark = update[1]
         self.state.pending = None if last else self.join(step + 1)
         mark = clock.lap("wait_for_rollout", mark)
+        if not last:
+            metrics["time/overlap_ratio"] = overlap_ratio(update, self.rollout.answered)
         publish_actor(self.rollout, self.learner.actor, self.learner.version)
         mark = clock.lap("publish", mark)
         clock.lap("step", began)
+        clock.seconds["time/cpu_s"] = time.process_time() - cpu
         metrics = {"step": step, **metrics, **_rollout_metrics(collected), **clock.seconds}
         self.run.record_step(metrics, _task_fates(collected))
         self.state.step = step
@@ -150,17 +164,20 @@ class Trainer:
         returns_M, advantages_M = terminal_returns_and_advantages(
             values_M, batch.counts_B, batch.rewards_B, gamma=ppo.gamma, lam=ppo.lam
         )
-        critic_loss = learner.update_critic(
-            batch, values_M, returns_M, derive_seed(self.config.seed, "critic", step)
-        )
+        minibatches = derive_seed(self.config.seed, "critic", step)
+        critic = learner.update_critic(batch, values_M, returns_M, minibatches)
         mark = clock.lap("critic", mark)
         old_logprobs_M = learner.old_logprobs(batch)
         mark = clock.lap("old_logprobs", mark)
         metrics: dict[str, Any] = {
-            "critic/loss": critic_loss,
+            "critic/loss": critic.loss,
+            "critic/clip_fraction": critic.clip_fraction,
             "critic/explained_variance": explained_variance(returns_M, values_M),
             **self._gap(batch, old_logprobs_M),
         }
+        cold = learner.update_cold_critic(batch, minibatches)
+        if cold is not None:
+            metrics["critic/explained_variance_cold"] = cold
         mark = clock.lap("diagnostics", mark)
         if step > ppo.critic_only_steps:
             report = learner.update_actor(
@@ -177,7 +194,7 @@ class Trainer:
         return metrics
 
     def _gap(self, batch: Batch, old_logprobs_M: torch.Tensor) -> dict[str, float]:
-        """The train-inference gap; with replay on the whole batch, without on some trials."""
+        """The train-inference gap; with replay on the whole batch, its parts on some trials."""
         gap_M = (old_logprobs_M - batch.sampler_logprobs_M).abs()
         metrics = {"gap/logprob_batch": float(gap_M.mean()), "gap/logprob_max": float(gap_M.max())}
         if self.config.diagnostics.enabled:
@@ -188,6 +205,10 @@ class Trainer:
                 "gap/routing_disagreement_free": report.routing_disagreement,
                 "gap/routing_disagreement_replay": report.replay_disagreement,
             }
+            if report.retokenized is not None:
+                metrics["gap/logprob_retokenized"] = report.retokenized
+            if report.drifted is not None:
+                metrics["gap/commands_drifted"] = report.drifted
         return metrics
 
 
@@ -205,6 +226,8 @@ def _rollout_metrics(collected: Collected) -> dict[str, Any]:
         "rollout/admitted": len(collected.admitted),
         "rollout/cancelled": len(collected.cancelled),
         "rollout/invalid": len(collected.invalid),
+        # a reward without a report comes from the terminal outcome alone
+        "rollout/fallback": len({s.trial_key for s in samples if s.passed is None}),
         "rollout/version": samples[0].weight_version,
         "time/rollout_s": collected.seconds,
         "time/rollout_cpu_s": collected.cpu_seconds,

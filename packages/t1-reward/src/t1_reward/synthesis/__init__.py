@@ -9,7 +9,7 @@ A composition is the collection of a task's skills, two or more, in any order; e
 holds a pair of skills that no training task combines (`RESERVED_PAIRS`).
 """
 
-from t1_reward.synthesis.catalogue import RESERVED_PAIRS, SKILLS
+from t1_reward.synthesis.catalogue import RESERVED_PAIRS, SKILLS, habit_skills
 from t1_reward.synthesis.compose import (
     GENERATOR_VERSION,
     LENGTH_WEIGHTS,
@@ -35,6 +35,7 @@ __all__ = [
     "UniformSource",
     "build_demonstration",
     "generate_task",
+    "habit_skills",
     "split_of_name",
     "split_of_number",
     "vocabulary_pieces",

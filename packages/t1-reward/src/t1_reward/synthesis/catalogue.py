@@ -9,6 +9,8 @@ and not on their order, so no collection of skills occurs on both sides.
 from collections.abc import Iterable
 from itertools import combinations
 
+from t1_reward.stream import Stream
+from t1_reward.synthesis.draw import Draw, Split
 from t1_reward.synthesis.skill import Skill
 from t1_reward.synthesis.skills.archives import pack_directory, run_script, unpack_archive
 from t1_reward.synthesis.skills.files import (
@@ -34,7 +36,7 @@ from t1_reward.synthesis.skills.records import (
 )
 from t1_reward.synthesis.skills.repositories import add_branch, read_commit, restore_file
 
-__all__ = ["RESERVED_PAIRS", "SKILLS", "has_reserved_pair"]
+__all__ = ["RESERVED_PAIRS", "SKILLS", "habit_skills", "has_reserved_pair"]
 
 SKILLS: tuple[Skill, ...] = (
     set_mode,
@@ -74,3 +76,12 @@ def has_reserved_pair(skills: Iterable[Skill]) -> bool:
     """Returns whether any two of the skills, wherever they stand, are a reserved pair."""
     pairs = combinations((skill.id for skill in skills), 2)
     return any(frozenset(pair) in _RESERVED_IDS for pair in pairs)
+
+
+def habit_skills() -> tuple[str, ...]:
+    """Returns the ids of the skills that are often done wrongly in one way, in catalogue order.
+
+    Whether a skill has a habit does not depend on what is drawn, so one drawing of each says it.
+    """
+    draw = Draw(Stream("t1-reward/habits/1"), Split.TRAIN)
+    return tuple(skill.id for skill in SKILLS if skill.draw(draw).habit)

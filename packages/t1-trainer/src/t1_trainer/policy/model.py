@@ -169,19 +169,49 @@ class MoEModel(nn.Module):
         Returns:
             hidden [N, D] (row j predicts token j+1 of its sequence) and selected [N, L, K] int64.
         """
+        x_ND, selected = self._layers(tokens_N, lengths_B, replay_NLK, None)
+        return ExpertSelection(self.normalise(x_ND), torch.stack(selected, 1))
+
+    def hidden_at(
+        self,
+        tokens_N: Tensor,
+        lengths_B: Tensor,
+        rows_M: Tensor,
+        replay_NLK: Tensor | None = None,
+    ) -> Tensor:
+        """The rows of `forward`'s hidden states at `rows_M`, [M, D], for less work.
+
+        Nothing reads the other rows of the last layer, so its experts run on these alone.
+        """
+        x_MD, _ = self._layers(tokens_N, lengths_B, replay_NLK, rows_M)
+        return self.normalise(x_MD)
+
+    def _layers(
+        self,
+        tokens_N: Tensor,
+        lengths_B: Tensor,
+        replay_NLK: Tensor | None,
+        rows_M: Tensor | None,
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Residual stream after the last layer, at `rows_M` if given, and each layer's experts."""
         layout = _Layout.of(lengths_B)
         embedded = self.embedding[tokens_N]
         previous = F.pad(embedded[:-1], (0, 0, 1, 0)).masked_fill(layout.first_N[:, None], 0)
         x_ND = embedded + self.smear * previous
         cos, sin = self.rotary(layout.position_N)
+        layers = self.moe_layers()
         selected: list[Tensor] = []
-        for number, layer in enumerate(self.moe_layers()):
-            x_ND = x_ND + _attention(layer, x_ND, cos, sin, layout) @ layer.output
+        for number, layer in enumerate(layers):
+            attended_ND = _attention(layer, x_ND, cos, sin, layout)
             replay_NK = None if replay_NLK is None else replay_NLK[:, number]
+            if rows_M is not None and layer is layers[-1]:
+                x_ND, attended_ND = x_ND[rows_M], attended_ND[rows_M]
+                replay_NK = None if replay_NK is None else replay_NK[rows_M]
+            x_ND = x_ND + attended_ND @ layer.output
             y_ND, indices = layer.mix(x_ND, replay_NK, experts_sorted)
             x_ND = x_ND + y_ND
             selected.append(indices)
-        return ExpertSelection(self.normalise(x_ND), torch.stack(selected, 1))
+        return x_ND, selected
 
     def normalise(self, x: Tensor) -> Tensor:
         """The final norm, over the last axis."""

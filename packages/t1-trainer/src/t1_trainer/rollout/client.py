@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ class RolloutClient:
     Attributes:
         progress: the latest report of the running request.
         served_version: weight version the process serves; -1 before the first publication.
+        answered: when the latest answered request was sent and when its answer arrived, in seconds
+            of `time.monotonic`; an answer may have arrived long before anyone waited for it.
 
     Args:
         setup: what the process needs.
@@ -43,8 +46,10 @@ class RolloutClient:
     def __init__(self, setup: RolloutSetup, log: Path) -> None:
         self.progress: Progress | None = None
         self.served_version = -1
+        self.answered = (0.0, 0.0)
         self._log = log
-        self._answers: queue.Queue[Done | Failed] = queue.Queue()
+        self._answers: queue.Queue[tuple[Done | Failed, float]] = queue.Queue()
+        self._sent = 0.0
         self._obituary: Failed | None = None
         self._busy = False
         ours, theirs = socket.socketpair()
@@ -80,7 +85,7 @@ class RolloutClient:
             RolloutFailed: the process is gone.
         """
         assert not self._busy, "one request at a time"
-        self._busy = True
+        self._busy, self._sent = True, time.monotonic()
         # an answer about the death is already queued by the reader
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._connection.send(request)
@@ -91,11 +96,11 @@ class RolloutClient:
         Raises:
             RolloutFailed: the process died, or could not carry the request out.
         """
-        answer = self._answers.get()
-        self._busy = False
+        answer, arrived = self._answers.get()
+        self._busy, self.answered = False, (self._sent, arrived)
         if answer is self._obituary:
             # nobody answers any more: the next caller is told too
-            self._answers.put(answer)
+            self._answers.put((answer, arrived))
         if isinstance(answer, Failed):
             raise RolloutFailed(answer.message)
         return answer.answer
@@ -129,12 +134,12 @@ class RolloutClient:
             except (EOFError, OSError):
                 # an end inside a message is a plain OSError
                 self._obituary = Failed(self._last_words())
-                self._answers.put(self._obituary)
+                self._answers.put((self._obituary, time.monotonic()))
                 return
             if isinstance(message, Progress):
                 self.progress = message
             else:
-                self._answers.put(message)
+                self._answers.put((message, time.monotonic()))
 
     def _last_words(self) -> str:
         code = self._process.wait()

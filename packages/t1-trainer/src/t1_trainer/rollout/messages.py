@@ -130,7 +130,11 @@ class Collected:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One evaluated attempt; `reward` is None where infrastructure failed (`cause` says why)."""
+    """One evaluated attempt; `reward` is None where infrastructure failed (`cause` says why).
+
+    `families` and `skills` are those of the task's subgoals; attempts of older evaluations on disk
+    have no skills.
+    """
 
     task_id: str
     families: tuple[str, ...]
@@ -139,6 +143,7 @@ class Attempt:
     resolved: bool
     turns: int
     cause: str = ""
+    skills: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ from t1_trainer.config import Config
 from t1_trainer.policy import ChatFormat, MoEConfig, Tokenizer
 from t1_trainer.policy.decoder import CachedDecoder
 from t1_trainer.policy.rounding import exact, to_bfloat16
+from t1_trainer.rollout.cpu import descendants_cpu_seconds
 from t1_trainer.rollout.engine import LocalEngine
 from t1_trainer.rollout.messages import (
     Attempt,
@@ -225,18 +226,20 @@ class RolloutRuntime:
         folder = self._setup.run_directory / "trials" / request.name
 
         async def attempt(task_id: str, number: int) -> Attempt:
-            task = self._pool.task(task_id)
+            task, skills = self._pool.task(task_id), self._pool.entry(task_id).skills
             async with limit:
                 try:
                     result = await runner.run(task, f"{request.name}-{number}-{task_id}")
                 except TrialFailed as error:
-                    return _failed_attempt(task, str(error))
+                    return _failed_attempt(task, str(error), skills)
                 finally:
                     self._finished += 1
             write_trial(folder, result)
-            return _attempt(result)
+            return _attempt(result, skills)
 
-        wanted = [(t, n) for n in range(request.attempts) for t in request.task_ids]
+        # the longest first: what runs alone at the end is short
+        ordered = sorted(request.task_ids, key=lambda t: -self._pool.entry(t).length)
+        wanted = [(t, n) for n in range(request.attempts) for t in ordered]
         answers: list[Attempt] = []
         async with self._reporting(request.name, len(wanted)):
             for wave in self._waves(wanted):
@@ -305,6 +308,7 @@ class RolloutRuntime:
             "engine/prefilled_tokens": engine.prefilled_tokens,
             "sandbox/created": admission.created_total,
             "sandbox/failed": admission.failed_total,
+            "time/sandbox_cpu_s": descendants_cpu_seconds(),
         }
 
     @contextlib.asynccontextmanager
@@ -339,7 +343,7 @@ def _reference_commands(task: Task) -> tuple[str, ...]:
     return (task.solution,)
 
 
-def _attempt(result: TrialResult) -> Attempt:
+def _attempt(result: TrialResult, skills: tuple[str, ...]) -> Attempt:
     return Attempt(
         task_id=result.task_id,
         families=result.families,
@@ -348,8 +352,9 @@ def _attempt(result: TrialResult) -> Attempt:
         resolved=result.resolved,
         turns=len(result.run.turns),
         cause=str(result.reward.cause or ""),
+        skills=skills,
     )
 
 
-def _failed_attempt(task: Task, cause: str) -> Attempt:
-    return Attempt(task.id, task.families, task.length, None, False, 0, cause)
+def _failed_attempt(task: Task, cause: str, skills: tuple[str, ...]) -> Attempt:
+    return Attempt(task.id, task.families, task.length, None, False, 0, cause, skills)
