@@ -29,8 +29,8 @@ _QUICK = (
     *("--steps=3", "--ppo.critic-only-steps=1", "--checkpoint.every-steps=3"),
     *("--pool.train-tasks=320", "--pool.heldout-tasks=16"),
     *("--evaluation.tasks=2", "--evaluation.attempts=0"),
-    # few commands are tokenized otherwise: on the trials of an ordinary step there may be none
-    "--diagnostics.trials=48",
+    # commands whose text gives other ids are rare: measured on whole batches
+    "--diagnostics.trials=96",
 )
 _CURVE = ("reward/mean", "reward/resolved", "critic/explained_variance", "rollout/turns_mean")
 _WINDOW = 5
