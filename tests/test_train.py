@@ -123,6 +123,7 @@ def test_a_killed_rollout_process_is_one_clear_error(t1: Start, tmp_path: Path):
     code, _, err = command.finish()
     assert code == 3
     assert "the rollout process ended with signal SIGKILL" in err
+    assert "memory ran out" in err
     assert "Traceback" not in err
     assert command.leaves_nothing()
     assert list((run / "checkpoints").glob("*.resumable")), "nothing was lost"

@@ -79,11 +79,12 @@ def test_a_record_that_only_half_fits_is_taken_back(tmp_path):
     # the kernel then writes what fits, as on a full disk
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, hard))
     try:
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(OSError, match="No space left") as refused:
             journal.record(Event.CREATED, "a")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
+    assert refused.value.filename == str(path), "which of all the files is full"
     assert path.read_bytes() == before
     journal.record(Event.DELETING, "a")
     journal.close()

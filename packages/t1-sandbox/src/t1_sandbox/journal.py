@@ -89,6 +89,7 @@ class Journal:
 
     def __init__(self, path: Path | None = None) -> None:
         self.records: list[JournalRecord] = []
+        self._path = path
         self._descriptor: int | None = None
         if path is not None:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
@@ -98,11 +99,14 @@ class Journal:
         """Appends one record.
 
         Raises:
-            OSError: The file cannot be written; it then ends with the record before.
+            OSError: The file cannot be written, and is named; it then ends with the record before.
         """
         record = JournalRecord(event, key, time.time(), detail)
         if self._descriptor is not None:
-            _append(self._descriptor, _encode(record))
+            try:
+                _append(self._descriptor, _encode(record))
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(self._path)) from error
         self.records.append(record)
 
     def close(self) -> None:
@@ -152,7 +156,7 @@ def _append(descriptor: int, line: bytes) -> None:
     if written < len(line):
         # on a full disk: what follows would be glued to the torn line
         os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "journal")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _cut_torn_line(descriptor: int) -> None:

@@ -144,6 +144,8 @@ class RolloutClient:
     def _last_words(self) -> str:
         code = self._process.wait()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if code == -signal.SIGKILL:
+            how += " (if nobody sent it, memory ran out: see `dmesg`, or lower rollout.batch_size)"
         tail = self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
         text = "\n".join(f"    {line}" for line in tail)
         return f"the rollout process ended with {how}; last lines of {self._log}:\n{text}"
