@@ -120,12 +120,14 @@ def test_dotted_flags_win_over_files(tmp_path):
 
 def test_contradictions_are_judged_when_all_sources_are_merged(tmp_path):
     first = written(tmp_path, "a.toml", "steps = 1")
-    second = written(tmp_path, "b.toml", "[ppo]\ncritic_only_steps = 0")
+    second = written(tmp_path, "b.toml", "[ppo]\ncritic_only_steps = 2")
     flag = ["--ppo.critic-only-steps", "0"]
-    assert load_config([first, second]) == load_config([second, first])
-    assert load_config([first], arguments=flag) == load_config([first, second])
-    with pytest.raises(ConfigError, match="must not exceed steps"):
-        load_config([first])
+    resolved = load_config([first, second], arguments=flag)
+    assert load_config([second, first], arguments=flag) == resolved
+    assert load_config([first]) == resolved
+    for contradictory in ([first, second], [second, first]):
+        with pytest.raises(ConfigError, match="must not exceed steps"):
+            load_config(contradictory)
 
 
 def test_flags_that_contradict_each_other_are_refused():

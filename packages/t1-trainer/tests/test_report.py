@@ -99,6 +99,37 @@ def test_every_number_under_a_line_chart_is_that_of_the_record(page):
             assert shown[measure.label] == expected, measure
 
 
+NAMED = [
+    ("Explained variance of the critic", "critic", "critic/explained_variance"),
+    ("Explained variance of the critic", "cold critic", "critic/explained_variance_cold"),
+    (
+        "Gap between trainer and sampler",
+        "text tokenized again, free routing",
+        "gap/logprob_retokenized",
+    ),
+    ("Gap between trainer and sampler", "sampled token ids, free routing", "gap/logprob_free"),
+    (
+        "Gap between trainer and sampler",
+        "sampled token ids, replayed routing",
+        "gap/logprob_replay",
+    ),
+    ("Routing disagreement", "free routing", "gap/routing_disagreement_free"),
+    ("Routing disagreement", "replayed routing", "gap/routing_disagreement_replay"),
+    ("Clipped", "policy ratio", "policy/clip_fraction"),
+    ("Clipped", "critic value", "critic/clip_fraction"),
+    ("Turns", "turns", "rollout/turns_mean"),
+    ("Rollout beside training", "rollout process, CPU", "time/rollout_cpu_s"),
+    ("Rollout beside training", "sandboxes, CPU", "time/sandbox_cpu_s"),
+    ("Rollout beside training", "trainer process, CPU", "time/cpu_s"),
+    ("Overlap", "overlap ratio", "time/overlap_ratio"),
+]
+
+
+@pytest.mark.parametrize(("title", "label", "key"), NAMED)
+def test_a_line_has_the_name_of_what_it_shows(page, title, label, key):
+    assert page.numbers(title)[label] == {r["step"]: r[key] for r in page.records}
+
+
 def test_a_number_that_is_not_the_record_s_would_be_noticed(page):
     shown = page.numbers("Reward")["mean reward"]
     assert shown[7] == page.records[6]["reward/mean"]

@@ -146,12 +146,14 @@ _TIME = (
     Chart(
         "Rollout beside training",
         "A step waits for whichever takes longer: its updates or the rollout of the next step. CPU "
-        "seconds are those of the rollout process, sandboxes excluded.",
+        "seconds may exceed a step's wall seconds: they are spent on every core at once.",
         "s",
         (
             Measure("whole step", "time/step_s"),
             Measure("rollout", "time/rollout_s"),
-            Measure("rollout, CPU", "time/rollout_cpu_s"),
+            Measure("rollout process, CPU", "time/rollout_cpu_s"),
+            Measure("sandboxes, CPU", "time/sandbox_cpu_s"),
+            Measure("trainer process, CPU", "time/cpu_s"),
         ),
         hold=(0.0,),
     ),

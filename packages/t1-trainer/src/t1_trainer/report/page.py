@@ -31,10 +31,10 @@ def write_report(run: RunDirectory, summary: Mapping[str, Any]) -> None:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["interval"] = interval_text
-    environment.filters["number"] = number
     records = run.lines("metrics.jsonl")
     text = environment.from_string((folder / "page.html").read_text()).render(
+        interval=interval_text,
+        number=number,
         name=run.path.name,
         style=(folder / "page.css").read_text(),
         summary=summary,
