@@ -99,7 +99,10 @@ def test_the_printed_configuration_is_the_resolved_one(t1, tmp_path):
         (["fidelity", "nowhere"], "'nowhere'"),
         (["train", "--preset", "mimi"], "did you mean 'mini'?"),
         (["train", "-c", "nowhere.toml"], "nowhere.toml: cannot be read"),
-        (["train", "--steps", "1", "--ppo.critic-only-steps", "2"], "(2) must not exceed steps (1)"),
+        (
+            ["train", "--steps", "1", "--ppo.critic-only-steps", "2"],
+            "(2) must not exceed steps (1)",
+        ),
         (["train", "--policy.actor", "nowhere"], "'nowhere'"),
         (["eval", "--agent", "human"], "--agent 'human': expected one of policy, oracle, noop"),
         (["train", "--policy.critic", "nowhere"], "'nowhere'"),
