@@ -60,7 +60,7 @@ def t1(commands: Callable[..., Command]) -> Callable[..., Command]:
 def whole(commands: Callable[..., Command], tmp_path_factory: pytest.TempPathFactory) -> WholeRun:
     """Five steps, checkpoints at 0, 2, 4 and 5, two actor minibatches."""
     path = tmp_path_factory.mktemp("whole") / "run"
-    settings = (*SMALL, "--steps=5", "--checkpoint.every-steps=2", "--ppo.actor-minibatches=2")
+    settings = (*SMALL, "--steps=5", "--checkpoint.every-steps=2", "--ppo.critic-only-steps=2")
     command = commands("train", "-q", "-o", str(path), *settings)
     command.poll_until(lambda: len(records(path / "metrics.jsonl")) >= 2)
     code, out, err = command.finish()

@@ -234,14 +234,15 @@ def test_a_step_reports_the_three_gaps_in_order(policy, samples):
     assert metrics["gap/commands_drifted"] > 0
 
 
+def clip_fractions(policy, samples, *flags: str) -> tuple[float, float]:
+    config = load_config([], arguments=["--rollout.temperature", str(TEMPERATURE), *flags])
+    metrics = step_of(learner_of(policy, config), Batch(tuple(samples)))
+    return metrics["policy/clip_fraction"], metrics["critic/clip_fraction"]
+
+
 def test_several_optimizer_steps_per_batch_reach_both_clips(policy, samples):
-    arguments = ["--ppo.actor-minibatches", "4", "--rollout.temperature", str(TEMPERATURE)]
-    metrics = step_of(
-        learner_of(policy, load_config([], arguments=arguments)), Batch(tuple(samples))
-    )
-    assert 0 < metrics["policy/clip_fraction"] < 0.5
-    assert 0 < metrics["critic/clip_fraction"] < 0.5
-    once = step_of(
-        learner_of(policy, load_config([], arguments=arguments[2:])), Batch(tuple(samples))
-    )
-    assert once["policy/clip_fraction"] == 0, "the first optimizer step is at ratio 1"
+    for flags in ((), ("--ppo.actor-minibatches", "4")):
+        for fraction in clip_fractions(policy, samples, *flags):
+            assert 0 < fraction < 0.5
+    once = ("--ppo.actor-minibatches", "1", "--ppo.critic-minibatches", "1")
+    assert clip_fractions(policy, samples, *once) == (0, 0), "the first step is at the old policy"
