@@ -71,30 +71,33 @@ def test_the_value_loss_is_the_larger_of_both_errors(tokens):
     expected = sum(
         max((n - r) ** 2, (o + min(max(n - o, -0.2), 0.2) - r) ** 2) / 3 for n, o, r in tokens
     )
-    loss = value(torch.tensor(new, dtype=torch.float64), old, returns, 3)
+    loss = value(torch.tensor(new, dtype=torch.float64), old, returns, 3).loss
     assert float(loss) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("new", "target", "gradient"),
+    ("new", "target", "gradient", "clipped"),
     [
-        (0.1, 1.0, -1.8),  # inside the clip: plain regression, without a factor one half
-        (0.5, 1.0, 0.0),  # moved towards the target beyond the clip: held
-        (0.5, -1.0, 3.0),  # moved away beyond the clip: pulled back
-        (-0.5, 1.0, -3.0),
+        (0.1, 1.0, -1.8, 0),  # inside the clip: plain regression, without a factor one half
+        (0.5, 1.0, 0.0, 1),  # moved towards the target beyond the clip: held
+        (0.5, -1.0, 3.0, 0),  # moved away beyond the clip: pulled back
+        (-0.5, 1.0, -3.0, 0),
+        (0.5, 0.2, 0.6, 0),  # past the target: pulled back, although it moved towards it
     ],
 )
-def test_each_branch_of_the_value_clip(new, target, gradient):
+def test_each_branch_of_the_value_clip(new, target, gradient, clipped):
     values = torch.tensor([new], dtype=torch.float64, requires_grad=True)
-    value(values, [0.0], [target]).backward()
+    result = value(values, [0.0], [target])
+    result.loss.backward()
     assert values.grad is not None
     assert float(values.grad) == pytest.approx(gradient)
+    assert int(result.clipped) == clipped
 
 
 def test_the_smaller_error_would_be_another_loss():
     values = torch.tensor([0.5], dtype=torch.float64)
     smaller = min((0.5 - 1.0) ** 2, (0.2 - 1.0) ** 2)
-    assert float(value(values, [0.0], [1.0])) != pytest.approx(smaller)
+    assert float(value(values, [0.0], [1.0]).loss) != pytest.approx(smaller)
 
 
 def test_both_losses_divide_by_the_given_denominator_only():

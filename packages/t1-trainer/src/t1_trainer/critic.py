@@ -12,6 +12,7 @@ from torch import Tensor
 
 from t1_trainer.batch import Batch
 from t1_trainer.config import Config
+from t1_trainer.critic_warm_up import critic_from_actor
 from t1_trainer.forward import state_values
 from t1_trainer.optimization import adam, apply_gradient
 from t1_trainer.policy import MoEModel
@@ -75,23 +76,19 @@ class Critic:
             denominator = batch.trainable_tokens(indices)
             total = 0.0
             for group in batch.micro_batches(indices, ppo.micro_batch_trials):
-                values_M = state_values(self.model, batch.pack(group))
-                old_M, targets_M = batch.take(old_values_M, group), batch.take(returns_M, group)
-                loss = clipped_value_loss(
-                    values_M, old_M, targets_M, clip=ppo.value_clip, denominator=denominator
+                result = clipped_value_loss(
+                    state_values(self.model, batch.pack(group)),
+                    batch.take(old_values_M, group),
+                    batch.take(returns_M, group),
+                    clip=ppo.value_clip,
+                    denominator=denominator,
                 )
-                loss.backward()
-                total += loss.item()
-                clipped += _clipped(values_M.detach(), old_M, targets_M, ppo.value_clip)
+                result.loss.backward()
+                total += result.loss.item()
+                clipped += int(result.clipped)
             apply_gradient(self.model, self.optimizer, self._config.optimizer, "critic")
             losses.append(total)
         return CriticReport(sum(losses) / len(losses), clipped / len(returns_M))
-
-
-def _clipped(values_M: Tensor, old_M: Tensor, returns_M: Tensor, clip: float) -> int:
-    """Tokens that have moved so far towards their return that the loss no longer pulls them."""
-    moved_M = old_M + (values_M - old_M).clamp(-clip, clip)
-    return int(((moved_M - returns_M) ** 2 > (values_M - returns_M) ** 2).sum())
 
 
 def cold_critic(actor: MoEModel, seed: int) -> MoEModel:
@@ -103,10 +100,8 @@ def cold_critic(actor: MoEModel, seed: int) -> MoEModel:
     """
     # building a model draws from the global stream, which belongs to others
     with torch.random.fork_rng(devices=[]):
-        critic = MoEModel(actor.config, value_head=True)
-    state = critic.state_dict()
+        critic = critic_from_actor(actor)
+    assert critic.value_head is not None, "it is a critic"
     generator = torch.Generator().manual_seed(seed)
-    head = torch.randn(actor.config.hidden_size, 1, generator=generator) * _COLD_HEAD_SCALE
-    state.update({**actor.state_dict(), "value_head": head})
-    critic.load_state_dict(state)
+    torch.nn.init.normal_(critic.value_head, std=_COLD_HEAD_SCALE, generator=generator)
     return critic

@@ -18,7 +18,7 @@ from t1_reward.synthesis import habit_skills
 from t1_trainer.evaluation import Evaluation, Scores, paired
 from t1_trainer.rollout.messages import Attempt
 
-__all__ = ["MOVED", "NOT_SHOWN", "heldout_groups", "named_groups", "verdict"]
+__all__ = ["MOVED", "NOT_SHOWN", "by_verdict", "heldout_groups", "named_groups", "verdict"]
 
 MOVED = "moved"
 NOT_SHOWN = "not shown to move"
@@ -52,6 +52,17 @@ def named_groups(
     for kind, groups in kinds.items():
         for name, group in groups.items():
             yield kind, f"length {name}" if kind == "length" else name, group
+
+
+def by_verdict(
+    kinds: Mapping[str, Mapping[str, Mapping[str, Any]]],
+) -> tuple[list[str], list[str]]:
+    """Names for people of the groups that moved, with their change in points, and of the others."""
+    groups = [(name, group) for _, name, group in named_groups(kinds)]
+    return (
+        [f"{n} {100 * g['change']['mean']:+.0f}" for n, g in groups if g["verdict"] == MOVED],
+        [name for name, group in groups if group["verdict"] != MOVED],
+    )
 
 
 def verdict(change: Interval) -> str:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from t1_trainer.heldout_groups import MOVED, named_groups
+from t1_trainer.heldout_groups import by_verdict
 
 __all__ = ["evaluation_text", "summary_text"]
 
@@ -93,9 +93,7 @@ def _movements(groups: dict[str, dict[str, dict[str, Any]]]) -> list[str]:
     if not groups:
         return []
     decoding, kinds = next(iter(groups.items()))
-    named = [(name, group) for _, name, group in named_groups(kinds)]
-    moved = [f"{n} {100 * g['change']['mean']:+.0f}" for n, g in named if g["verdict"] == MOVED]
-    others = [name for name, group in named if group["verdict"] != MOVED]
+    moved, others = by_verdict(kinds)
     return [
         (
             f"moved, {decoding}, in points: {', '.join(moved) or 'none'}; "

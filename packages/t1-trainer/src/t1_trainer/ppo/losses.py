@@ -11,10 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["PolicyLoss", "clipped_policy_loss", "clipped_value_loss"]
+__all__ = ["ClippedLoss", "clipped_policy_loss", "clipped_value_loss"]
 
 
-class PolicyLoss(NamedTuple):
+class ClippedLoss(NamedTuple):
     """Loss and the count of tokens whose clipped branch is active."""
 
     loss: Tensor
@@ -29,7 +29,7 @@ def clipped_policy_loss(
     clip_low: float,
     clip_high: float,
     denominator: float,
-) -> PolicyLoss:
+) -> ClippedLoss:
     """-sum min(rho A, clip(rho, 1 - clip_low, 1 + clip_high) A) / denominator, rho = exp(new - old).
 
     The paper's equation 18; tensors are float32.
@@ -46,7 +46,7 @@ def clipped_policy_loss(
     unclipped_M = ratio_M * advantages_M
     clipped_M = ratio_M.clamp(1 - clip_low, 1 + clip_high) * advantages_M
     loss = -torch.minimum(unclipped_M, clipped_M).sum() / denominator
-    return PolicyLoss(loss, (clipped_M < unclipped_M).sum())
+    return ClippedLoss(loss, (clipped_M < unclipped_M).sum())
 
 
 def clipped_value_loss(
@@ -56,7 +56,7 @@ def clipped_value_loss(
     *,
     clip: float,
     denominator: float,
-) -> Tensor:
+) -> ClippedLoss:
     """Sum max((V - R)^2, (V_clipped - R)^2) / denominator, without a factor one half.
 
     The paper's equation 17; tensors are float32.
@@ -69,5 +69,6 @@ def clipped_value_loss(
         denominator: mask sum of the whole optimizer step.
     """
     moved_M = old_values_M + (values_M - old_values_M).clamp(-clip, clip)
-    error_M = torch.maximum((values_M - returns_M) ** 2, (moved_M - returns_M) ** 2)
-    return error_M.sum() / denominator
+    unclipped_M, clipped_M = (values_M - returns_M) ** 2, (moved_M - returns_M) ** 2
+    loss = torch.maximum(unclipped_M, clipped_M).sum() / denominator
+    return ClippedLoss(loss, (clipped_M > unclipped_M).sum())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from t1_eval import Interval
-from t1_trainer.heldout_groups import MOVED, named_groups, verdict
+from t1_trainer.heldout_groups import MOVED, by_verdict, named_groups, verdict
 from t1_trainer.report.forest import Row, forest, interval_text
 
 __all__ = ["Outcome", "headlines", "heldout_picture", "movements"]
@@ -77,13 +77,14 @@ def heldout_picture(summary: Summary) -> str:
 def movements(summary: Summary) -> dict[str, Outcome]:
     """What moved, by decoding; nothing for a summary without groups."""
     return {
-        decoding: _outcome(list(named_groups(kinds)), decoding)
+        decoding: _outcome(kinds, decoding)
         for decoding, kinds in summary.get("heldout_groups", {}).items()
     }
 
 
-def _outcome(groups: list[tuple[str, str, Mapping[str, Any]]], decoding: str) -> Outcome:
-    measured = [(kind, name, group) for kind, name, group in groups if group["tasks"]]
+def _outcome(kinds: Mapping[str, Mapping[str, Mapping[str, Any]]], decoding: str) -> Outcome:
+    moved, not_shown = by_verdict(kinds)
+    measured = [group for group in named_groups(kinds) if group[2]["tasks"]]
     rows: list[Row] = []
     for kind, heading in _KINDS.items():
         members = [(name, group) for k, name, group in measured if k == kind]
@@ -93,12 +94,8 @@ def _outcome(groups: list[tuple[str, str, Mapping[str, Any]]], decoding: str) ->
             for name, group in members
         ]
     return Outcome(
-        moved=[
-            f"{name} {100 * group['change']['mean']:+.0f}"
-            for _, name, group in measured
-            if group["verdict"] == MOVED
-        ],
-        not_shown=[name for _, name, group in groups if group["verdict"] != MOVED],
+        moved=moved,
+        not_shown=not_shown,
         svg=forest(rows, f"Change by group, {decoding}", "points", hold=(0,)) if rows else "",
         rows=measured,
     )
