@@ -32,9 +32,11 @@ def test_arrays_of_the_right_dtype_are_not_copied():
     assert prompt.flags.writeable
 
 
-def test_ids_and_length_join_prompt_and_completion():
-    assert turn().ids.tolist() == [1, 2, 3, 4, 5]
-    assert turn().length == 5
+def test_a_delta_counts_the_ids_that_it_does_not_repeat():
+    whole, delta = turn(), turn(base_length=7)
+    assert (whole.prompt_length, whole.length) == (2, 5)
+    assert (delta.prompt_length, delta.length) == (9, 12)
+    assert turn(prompt_ids=[], base_length=7).prompt_length == 7
 
 
 @pytest.mark.parametrize("finish", [FinishReason.LENGTH, FinishReason.ABORT])
@@ -57,6 +59,10 @@ def test_an_unfinished_turn_may_have_sampled_nothing(finish):
         ({"logprobs": ["a", "b", "c"]}, "logprobs", None),
         ({"logprobs": [-0.1, float("nan"), -0.3]}, "logprobs", 1),
         ({"version_sent": -1}, "version_sent", None),
+        ({"version_sent": True}, "version_sent", None),
+        ({"base_length": -1}, "base_length", None),
+        ({"base_length": 1.5}, "base_length", None),
+        ({"synthetic_length": 3}, "synthetic_length", None),
         ({"version_received": "7"}, "version_received", None),
         ({"finish_reason": "done"}, "finish_reason", None),
     ],
@@ -69,5 +75,21 @@ def test_a_malformed_field_is_named_with_its_position(changes, field, position):
 
 
 def test_errors_survive_pickling():
-    error = TurnError("prompt_ids", 3, "expected an id")
-    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    error = TurnError("prompt_ids", 3, "expected an id", turn=2)
+    assert (
+        str(pickle.loads(pickle.dumps(error)))
+        == str(error)
+        == "turn 2, prompt_ids[3]: expected an id"
+    )
+
+
+def test_a_turn_survives_pickling():
+    copied = pickle.loads(pickle.dumps(turn(base_length=4)))
+    assert copied.completion_ids.tolist() == [3, 4, 5]
+    assert copied.base_length == 4
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint16, ">i4"])
+def test_ids_of_any_integer_dtype_are_converted(dtype):
+    assert turn(completion_ids=np.array([3, 4, 5], dtype)).completion_ids.tolist() == [3, 4, 5]
+    assert turn(completion_ids=list(np.array([3, 4, 5], dtype))).completion_ids.dtype == np.int32

@@ -1,10 +1,16 @@
 """The errors of the package, each also the built-in exception it refines.
 
 TitoError
-├── TurnError      (ValueError)      a turn's own fields are malformed
-├── VersionError   (ValueError)      a turn spans two weight versions
-├── PayloadError   (LookupError)     a per-token payload has no row for a position
-└── FidelityError  (AssertionError)  an assembled trial breaks an invariant
+├── TurnError         (ValueError)      a turn's own fields are malformed
+├── VersionError      (ValueError)      a turn spans two weight versions
+├── PayloadError      (LookupError)     a per-token payload has no row for a position
+├── FidelityError     (AssertionError)  an assembled trial breaks an invariant
+├── ByteTableError    (ValueError)      the bytes behind token ids are not known
+├── SeamError         (ValueError)      new text cannot be appended with exact ids
+├── TemplateError     (ValueError)      a chat template is not what was proven or pinned
+├── AdapterError      (ValueError)      another framework's record contradicts itself
+├── FileFormatError   (ValueError)      a file of trials or cases cannot be read
+└── MissingExtraError (ImportError)     an optional dependency is not installed
 """
 
 
@@ -13,27 +19,34 @@ class TitoError(Exception):
 
 
 class TurnError(TitoError, ValueError):
-    """A turn was built from malformed fields; raised by `Turn` and `assemble`.
+    """A turn was built from malformed fields; raised by `Turn` and `Assembler.add`.
 
     Attributes:
         field: name of the offending field.
         position: index inside that field, or None where the whole field is wrong.
+        problem: what is wrong, and what to do.
+        turn: index of the turn in its trial, where that is known.
     """
 
-    def __init__(self, field: str, position: int | None, problem: str) -> None:
-        super().__init__(field, position, problem)
+    def __init__(
+        self, field: str, position: int | None, problem: str, turn: int | None = None
+    ) -> None:
+        super().__init__(field, position, problem, turn)
         self.field = field
         self.position = position
         self.problem = problem
+        self.turn = turn
 
     def __str__(self) -> str:
-        """Name the field and position before the problem."""
+        """Name the turn, field and position before the problem."""
         where = self.field if self.position is None else f"{self.field}[{self.position}]"
+        if self.turn is not None:
+            where = f"turn {self.turn}, {where}"
         return f"{where}: {self.problem}"
 
 
 class VersionError(TitoError, ValueError):
-    """A turn was sent to one weight version and answered by another; raised by `assemble`.
+    """A turn was sent to one weight version and answered by another; raised by `Assembler.add`.
 
     Attributes:
         turn: index of the turn.
@@ -76,12 +89,13 @@ class PayloadError(TitoError, LookupError):
 
 
 class FidelityError(TitoError, AssertionError):
-    """An assembled trial breaks an invariant; raised by `check_trial`.
+    """An assembled trial breaks an invariant; raised by the audit and by `t1_tito.testing`.
 
     Attributes:
-        invariant: name of the invariant, as listed in `t1_tito.fidelity`.
+        invariant: name of the invariant.
         chunk: index of the chunk, or None where the trial as a whole is wrong.
         position: first offending position of that chunk, or None where no single one is.
+        problem: what is wrong there.
     """
 
     def __init__(
@@ -99,3 +113,27 @@ class FidelityError(TitoError, AssertionError):
         if self.position is not None:
             where += f" at position {self.position}"
         return f"{self.invariant} broken{where}: {self.problem}"
+
+
+class ByteTableError(TitoError, ValueError):
+    """The bytes behind token ids are not known; raised where a `TokenBytes` is built or asked."""
+
+
+class SeamError(TitoError, ValueError):
+    """New text cannot be appended to stored ids with a proof that the ids are exact."""
+
+
+class TemplateError(TitoError, ValueError):
+    """A chat template lacks a property it is used for, or differs from its pin."""
+
+
+class AdapterError(TitoError, ValueError):
+    """A record of another framework lacks a field or contradicts itself; raised by adapters."""
+
+
+class FileFormatError(TitoError, ValueError):
+    """A file of trials or of a saved case cannot be read; the message names line and field."""
+
+
+class MissingExtraError(TitoError, ImportError):
+    """An optional dependency is not installed; the message names the extra."""
