@@ -57,7 +57,7 @@ class _State:
         """The same, independent of this one; arrays that nothing writes to are shared."""
         return _State(
             closed=self.closed.copy(),
-            open=self.open.copy(),
+            open=copy(self.open),
             history=self.history.copy(),
             completion=self.completion,
             context_length=self.context_length,
@@ -280,7 +280,7 @@ class Assembler:
         ):
             return
         if s <= self._state.context_length:
-            self._state.open.cut(s, self._state.completion.size, u)
+            self._state.open.cut(s, u)
 
     def _open_chunk(self, turn: Turn, kind: Kind) -> None:
         self._append(turn, self._prompt_from(turn, 0), 0, kind)
@@ -294,20 +294,14 @@ class Assembler:
         )
 
     def _append(self, turn: Turn, context: Ids, first_index: int, kind: Kind) -> None:
-        completion = turn.completion_ids
+        index, opened, completion = len(self._state.records), self._state.open, turn.completion_ids
         synthetic = 0
         if turn.synthetic_length and kind is Kind.OBSERVATION:
             # closers that the stream holds already do not enter again
             synthetic = max(turn.base_length + turn.synthetic_length - first_index, 0)
-        self._state.open.append(
-            len(self._state.records),
-            context,
-            first_index,
-            kind,
-            synthetic,
-            completion,
-            turn.logprobs,
-        )
+            opened.append(index, Kind.SYNTHETIC, first_index, context[:synthetic])
+        opened.append(index, kind, first_index + synthetic, context[synthetic:])
+        opened.append_sampled(index, turn.prompt_length, completion, turn.logprobs)
         self._state.records.append(
             TurnRecord(
                 turn.prompt_length,

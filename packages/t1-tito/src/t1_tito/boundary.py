@@ -12,7 +12,7 @@ These are the values that a decision consists of; `t1_tito.ladder` takes it.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
 class BoundaryCase(StrEnum):
@@ -102,8 +102,7 @@ class Policy:
             raise ValueError(f'ladder is "proven" or "paper", got {self.ladder!r}')
 
 
-@dataclass(frozen=True, slots=True)
-class Boundary:
+class Boundary(NamedTuple):
     """The decision taken between turn `turn_index - 1` and turn `turn_index`.
 
     Attributes:

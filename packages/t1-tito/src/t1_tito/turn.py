@@ -13,6 +13,7 @@ its shapes. It knows no text, no tokenizer and no neighbouring turn.
 from array import array
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isfinite
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,6 +27,8 @@ Floats = npt.NDArray[np.float32]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 _LARGEST_ID = 2**31 - 1
+_INT32 = np.dtype(np.int32)
+_FLOAT32 = np.dtype(np.float32)
 
 
 class FinishReason(StrEnum):
@@ -143,19 +146,31 @@ def _ids(field: str, values: npt.ArrayLike) -> Ids:
     if isinstance(values, list) and values and not isinstance(values[0], bool):
         values = _int32_list(values)
     vector = _vector(field, values)
-    if vector.size == 0:
+    if not vector.size:
         return _read_only(vector.astype(np.int32))
+    if vector.dtype is not _INT32:
+        vector = _as_int32(field, vector)
+    # reductions by themselves: the methods of arrays go through Python first
+    if np.minimum.reduce(vector) < 0:
+        position = int(np.argmax(vector < 0))
+        raise _id_error(field, position, int(vector[position]))
+    return _read_only(vector)
+
+
+def _as_int32(field: str, vector: npt.NDArray[Any]) -> Ids:
     if vector.dtype.kind not in "iu":
         raise TurnError(field, None, f"expected integer token ids, got dtype {vector.dtype}")
-    if vector.dtype == np.int32 and vector.flags.c_contiguous:
-        # as unsigned numbers negative ids are the largest, so one pass checks both ends
-        bad = vector.view(np.uint32).max() > _LARGEST_ID
-    else:
-        bad = int(vector.min()) < 0 or int(vector.max()) > _LARGEST_ID
-    if bad:
-        position = int(np.argmax((vector < 0) | (vector > _LARGEST_ID)))
-        raise TurnError(field, position, f"expected an id in [0, 2**31), got {vector[position]}")
-    return _read_only(vector.astype(np.int32, copy=False))
+    if int(vector.max()) > _LARGEST_ID:
+        position = int(np.argmax(vector > _LARGEST_ID))
+        raise _id_error(field, position, int(vector[position]))
+    if int(vector.min()) < 0:
+        position = int(np.argmax(vector < 0))
+        raise _id_error(field, position, int(vector[position]))
+    return vector.astype(np.int32)
+
+
+def _id_error(field: str, position: int, found: int) -> TurnError:
+    return TurnError(field, position, f"expected an id in [0, 2**31), got {found}")
 
 
 def _int32_list(values: list[Any]) -> npt.ArrayLike:
@@ -174,14 +189,19 @@ def _logprobs(values: npt.ArrayLike, length: int) -> Floats:
             None,
             f"expected one per sampled id: {vector.size} log-probabilities for {length} ids",
         )
-    if vector.size and vector.dtype.kind not in "fiu":
-        raise TurnError("logprobs", None, f"expected floats, got dtype {vector.dtype}")
-    floats = vector.astype(np.float32, copy=False)
-    finite = np.isfinite(floats)
-    if not finite.all():
-        position = int(np.argmin(finite))
-        raise TurnError("logprobs", position, f"expected a finite value, got {floats[position]}")
-    return _read_only(floats)
+    if vector.dtype is not _FLOAT32:
+        if vector.size and vector.dtype.kind not in "fiu":
+            raise TurnError("logprobs", None, f"expected floats, got dtype {vector.dtype}")
+        vector = vector.astype(np.float32)
+    # a finite sum has finite terms; only an infinite one needs a second look
+    if not isfinite(np.add.reduce(vector)):
+        finite = np.isfinite(vector)
+        if not finite.all():
+            position = int(np.argmin(finite))
+            raise TurnError(
+                "logprobs", position, f"expected a finite value, got {vector[position]}"
+            )
+    return _read_only(vector)
 
 
 def _natural(field: str, value: object, meaning: str) -> int:
