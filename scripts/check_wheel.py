@@ -4,7 +4,7 @@
 
 Every member of the workspace is built, and the contents of its wheel are checked:
 
-    files of the wheel = files of src/<module> + metadata with the licence
+    files of the wheel = files of src + metadata with the licence
 
 Each named package is then tested at both ends of what it allows: direct dependencies at their lowest
 versions on the oldest Python of its `requires-python`, and everything at its highest on the Python of
@@ -90,14 +90,14 @@ def check_contents(member: Member, wheel: Path) -> None:
     metadata = f"{member.module}-{member.project['version']}.dist-info"
     wanted = {f"{member.module}/py.typed", f"{metadata}/licenses/LICENSE"}
     source = member.folder / "src"
-    for path in (source / member.module).rglob("*"):
+    for path in source.rglob("*"):
         if path.is_file() and "__pycache__" not in path.parts:
             wanted.add(path.relative_to(source).as_posix())
     missing = sorted(wanted - found)
     foreign = sorted(name for name in found - wanted if not name.startswith(f"{metadata}/"))
     if missing or foreign:
         raise WheelError(
-            f"{wheel.name}: missing {missing}, not from src/{member.module} {foreign}; "
+            f"{wheel.name}: missing {missing}, not from src {foreign}; "
             "see the build backend's settings in its pyproject.toml"
         )
 
@@ -155,10 +155,12 @@ def check_alone(member: Member, resolution: str, python_version: str, dist: Path
         place = Path(folder)
         environment, copy = place / "environment", place / member.project["name"]
         make_environment(member, resolution, interpreter(python_version), dist, environment)
-        shutil.copytree(
-            member.folder / "tests", copy / "tests", ignore=shutil.ignore_patterns("__pycache__")
-        )
-        shutil.copy(member.folder / "README.md", copy)  # its examples are among the tests
+        # the examples of its documents are among the tests
+        for part in ("tests", "docs"):
+            if (member.folder / part).is_dir():
+                ignored = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(member.folder / part, copy / part, ignore=ignored)
+        shutil.copy(member.folder / "README.md", copy)
         shutil.copy(ROOT / "conftest.py", copy)  # the profiles of Hypothesis are the same
         python = environment / "bin" / "python"
         run(python, "-I", "-c", f"import {member.module}", cwd=copy)
