@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from t1_eval import AgentRun, AgentTurn, EngineError, ScriptedAgent, StopReason, TokenAgent
-from t1_tito import FinishReason, Turn, TurnError, assemble, check_trial, emission_drift
+from t1_tito import FinishReason, Turn, TurnError, assemble, audit
 
 COMMANDS = [
     "printf abc",
@@ -65,10 +65,11 @@ def test_every_prompt_is_the_one_before_with_its_completion_and_the_observation(
     assert [turn.tokens.completion_ids.tolist() for turn in done.turns] == sampled
     assert_prompts_continue(agent, task, done.turns)
     # so the whole trial is one training sequence on the sampled ids
-    trial = assemble([turn.tokens for turn in done.turns])
-    check_trial(trial)
+    tokens = [turn.tokens for turn in done.turns]
+    trial = assemble(tokens)
+    report = audit(trial, tokens)
     assert len(trial.chunks) == 1
-    assert emission_drift(trial) == 0
+    assert (report.emission_drift, report.conditioning_exact, report.findings) == (0, 1.0, ())
     assert int(trial.chunks[0].loss_mask.sum()) == sum(map(len, sampled))
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from vocabulary import SMALL, TABLE, harness_turns, ids, turn
 
-from t1_tito import BoundaryCase, FinishReason, Policy, Reason, assemble
+from t1_tito import BoundaryCase, FinishReason, Policy, Reason, Turn, assemble
 from t1_tito.testing.reference import reference_assemble
 
 SCAFFOLD = "assistant think nlnl nothink nlnl"
@@ -143,6 +143,15 @@ def test_the_bounds_of_the_grid_are_kept():
     lacks_tail = turn(f"user a {SCAFFOLD} b user c {SCAFFOLD}", "d")
     assert boundary(first, lacks_tail, policy=Policy(max_tail=2)).tail_dropped == 2
     assert boundary(first, lacks_tail, policy=Policy(max_tail=1)).case == "split"
+
+
+def test_a_prompt_that_ends_before_the_scaffold_of_the_last_one_splits():
+    turns = [
+        Turn([2, 3, 2, 7, 7, 7], [9], [-1], 0, 0, "stop"),
+        Turn([2, 3, 2, 7, 7], [9], [-1], 0, 0, "stop"),
+    ]
+    for table in (SMALL, None):
+        assert assemble(turns, table).boundaries[0].reason is Reason.ROLLBACK
 
 
 def decisions(trial):

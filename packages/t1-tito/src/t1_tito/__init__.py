@@ -1,7 +1,10 @@
 """Token-in-token-out: stitch agent turns into training samples on the exact sampled token ids."""
 
 from .assembler import Assembler, assemble
+from .audit import audit, emission_drift
+from .audit_report import AuditReport, Finding, FindingKind
 from .boundary import Boundary, BoundaryCase, Policy, Reason
+from .byte_tables import token_bytes_of
 from .errors import (
     AdapterError,
     ByteTableError,
@@ -15,39 +18,62 @@ from .errors import (
     TurnError,
     VersionError,
 )
+from .partition import Partition
 from .payload import Gathered, gather
 from .retokenization import RetokenizationReport, retokenization_drift
+from .session import Session
+from .session_prompt import Prompt
+from .template_check import check_template
+from .template_pin import TemplatePin, pin_template
+from .template_report import TemplateReport
 from .token_bytes import TokenBytes
 from .trial import Chunk, Kind, Trial, TurnRecord
+from .trial_file import TrialRecord, read_trials, write_trials
 from .turn import FinishReason, Turn
 
 __all__ = [
     "AdapterError",
     "Assembler",
+    "AuditReport",
     "Boundary",
     "BoundaryCase",
     "ByteTableError",
     "Chunk",
     "FidelityError",
     "FileFormatError",
+    "Finding",
+    "FindingKind",
     "FinishReason",
     "Gathered",
     "Kind",
     "MissingExtraError",
+    "Partition",
     "PayloadError",
     "Policy",
+    "Prompt",
     "Reason",
     "RetokenizationReport",
     "SeamError",
+    "Session",
     "TemplateError",
+    "TemplatePin",
+    "TemplateReport",
     "TitoError",
     "TokenBytes",
     "Trial",
+    "TrialRecord",
     "Turn",
     "TurnError",
     "TurnRecord",
     "VersionError",
     "assemble",
+    "audit",
+    "check_template",
+    "emission_drift",
     "gather",
+    "pin_template",
+    "read_trials",
     "retokenization_drift",
+    "token_bytes_of",
+    "write_trials",
 ]

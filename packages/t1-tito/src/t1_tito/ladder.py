@@ -262,7 +262,8 @@ def _scaffolds(seam: Seam, *, first_ids: bool) -> list[int]:
     ours = seam.before(P - largest, P)[::-1]
     theirs = seam.after(seam.later_length - largest, seam.later_length)[::-1]
     largest = common_prefix(ours, theirs)
-    smallest = max(1, P - L)
+    # behind the cut there must be something of p'
+    smallest = max(1, P - L, P - seam.later_length + 1)
     if largest < smallest:
         return found
     candidates = np.arange(smallest, largest + 1)

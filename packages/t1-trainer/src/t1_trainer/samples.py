@@ -83,7 +83,7 @@ def samples_of_trial(result: TrialResult, spec: RoutingSpec) -> list[Sample]:
         trial = assemble(turns)
     except TitoError as error:
         raise CaptureError(f"trial {result.key}: {error}") from error
-    drift = emission_drift(trial)
+    drift = emission_drift(trial, turns)
     if drift:
         raise CaptureError(f"trial {result.key}: {drift} trained tokens are not the sampled ones")
     try:
@@ -111,7 +111,7 @@ def _record(result: TrialResult, number: int, spec: RoutingSpec) -> RoutingRecor
 def _sample(
     result: TrialResult, trial: Trial, chunk: Chunk, records: Sequence[RoutingRecord]
 ) -> Sample:
-    lengths = [len(t.prompt_ids) + len(t.completion_ids) for t in trial.turns]
+    lengths = [turn.length for turn in trial.turns]
     try:
         routing = stitch(records, lengths, chunk.source_turn, chunk.source_index, chunk.loss_mask)
     except R3Error as error:

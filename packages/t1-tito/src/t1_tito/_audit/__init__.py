@@ -1,0 +1,1 @@
+"""The parts of `t1_tito.audit`."""

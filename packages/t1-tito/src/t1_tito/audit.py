@@ -1,0 +1,105 @@
+"""The audit: what a trial holds, measured and checked against its raw turns alone.
+
+It reads the arrays of the samples and the turns, and shares no code with the assembly: whatever
+made the samples, the same questions are asked of them.
+
+    emission      every position with loss holds the id its own turn sampled
+    logprob       and that turn's log-probability bit for bit; 0 elsewhere
+    once          every sampled token is trained exactly once over all samples
+    context       every other position holds the id of its source
+    conditioning  before a completion stands its prompt; behind a repaired boundary, the stream so far
+                  and the end of its prompt
+    bytes         no text is lost or doubled at a repaired boundary
+    unrecorded    no assistant message stands in the context that no turn recorded
+
+Cost: one pass over the ids of every whole prompt, and over the samples. Turns given as a suffix are
+not laid out.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ._audit.checks import SampledTokens
+from ._audit.history import History
+from ._audit.run import AuditRun
+from ._audit.sample import read_sample, sources
+from .audit_report import AuditReport
+from .token_bytes import TokenBytes
+from .trial import Trial
+from .turn import Turn
+
+
+def audit(
+    trial_or_samples: Trial | Iterable[object],
+    turns: Sequence[Turn],
+    *,
+    token_bytes: TokenBytes | None = None,
+    assistant_opener: Sequence[int] | None = None,
+    stop_ids: Iterable[int] = (),
+) -> AuditReport:
+    """Measure and check a trial, or the samples of any stack, against the turns they were made of.
+
+    Args:
+        trial_or_samples: a `Trial`, or samples with `tokens` and `loss_mask` as attributes or keys,
+            and where they have them `logprobs`, `source_turn`, `source_index` and `kind`.
+        turns: the turns, in order.
+        token_bytes: the bytes behind every id. Without it a boundary is sound only if ids prove it,
+            and windows show ids.
+        assistant_opener: ids that open an assistant message, in history as in the generation prompt
+            (without what only the latter adds, such as an empty thought); with them, messages that
+            no turn recorded are found.
+        stop_ids: without a byte table, ids that a later prompt may lack at a completion's end, besides
+            those that turns stopped on.
+
+    Returns:
+        The report. Nothing wrong in the samples raises: it is a finding.
+
+    Raises:
+        TurnError: a turn builds on more ids than the turn before it has.
+    """
+    given: Iterable[object] = (
+        trial_or_samples.chunks if isinstance(trial_or_samples, Trial) else trial_or_samples
+    )
+    run = AuditRun(History(turns), token_bytes, stop_ids)
+    run.read(list(given))
+    run.follow()
+    run.check()
+    if assistant_opener:
+        run.find_unrecorded(np.array(assistant_opener, np.int32))
+    reasons = None
+    if isinstance(trial_or_samples, Trial):
+        run.check_records(trial_or_samples)
+        reasons = [boundary.reason.value for boundary in trial_or_samples.boundaries]
+    return run.report(reasons)
+
+
+def emission_drift(trial_or_samples: Trial | Iterable[object], turns: Sequence[Turn]) -> int:
+    """Count loss positions whose token is not the id their own turn sampled there.
+
+    Exactly 0 for every assembled trial. A loss position whose source lies outside its turn's
+    completion, or does not exist, counts as drift.
+
+    Args:
+        trial_or_samples: as for `audit`.
+        turns: the turns, in order.
+
+    Raises:
+        TurnError: a turn builds on more ids than the turn before it has.
+        FidelityError: the arrays of a sample disagree in length.
+    """
+    given: Iterable[object] = (
+        trial_or_samples.chunks if isinstance(trial_or_samples, Trial) else trial_or_samples
+    )
+    history = History(turns)
+    laid = SampledTokens(history)
+    completions = [turn.completion_ids for turn in history.turns]
+    ids = np.concatenate([*completions, np.empty(1, np.int32)])
+    taken: set[int] = set()
+    drift = 0
+    for index, one in enumerate(given):
+        sample = read_sample(index, one, history, taken)
+        sampled = laid.index(sample, sources(sample, history))
+        same = (sampled >= 0) & (ids[sampled] == sample.tokens)
+        drift += int(np.count_nonzero(sample.loss_mask & ~same))
+    return drift
