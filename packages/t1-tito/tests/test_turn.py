@@ -58,6 +58,8 @@ def test_an_unfinished_turn_may_have_sampled_nothing(finish):
         ({"logprobs": [-0.1]}, "logprobs", None),
         ({"logprobs": ["a", "b", "c"]}, "logprobs", None),
         ({"logprobs": [-0.1, float("nan"), -0.3]}, "logprobs", 1),
+        ({"logprobs": [-0.1, float("inf"), float("-inf")]}, "logprobs", 1),
+        ({"completion_ids": [3, -4, 5]}, "completion_ids", 1),
         ({"version_sent": -1}, "version_sent", None),
         ({"version_sent": True}, "version_sent", None),
         ({"base_length": -1}, "base_length", None),
@@ -72,6 +74,15 @@ def test_a_malformed_field_is_named_with_its_position(changes, field, position):
         turn(**changes)
     assert (caught.value.field, caught.value.position) == (field, position)
     assert field in str(caught.value)
+
+
+def test_a_turn_knows_its_largest_id():
+    assert turn(prompt_ids=[9, 2]).largest_id == 9
+    assert turn(prompt_ids=np.array([1], np.int64)).largest_id == 5
+    empty = turn(
+        prompt_ids=[], completion_ids=[], logprobs=[], base_length=1, finish_reason="abort"
+    )
+    assert empty.largest_id == -1
 
 
 def test_errors_survive_pickling():

@@ -94,6 +94,9 @@ class Assembler:
         self._policy = policy
         self._stop_ids = frozenset(stop_ids)
         self._vocabulary_size = vocabulary_size
+        # ids below it need no second look; None where there is no vocabulary to look at
+        bounds = [vocabulary_size, None if token_bytes is None else token_bytes.complete_below]
+        self._known_below = min((bound for bound in bounds if bound is not None), default=None)
         self._metadata = dict(metadata or {})
         self._state = _State()
 
@@ -134,7 +137,9 @@ class Assembler:
             self._check_ids(index, turn, 0)
             self._open_chunk(turn, Kind.SHARED if self._state.history.length else Kind.PROMPT)
             return None
-        shared = shared_prefix(self._state.history, turn)
+        shared = turn.base_length
+        if shared != self._state.history.length:
+            shared = shared_prefix(self._state.history, turn)
         self._check_ids(index, turn, shared - turn.base_length)
         boundary = self._decide(index, turn, shared, fork=fork)
         self._state.boundaries.append(boundary)
@@ -206,7 +211,7 @@ class Assembler:
 
     def _check_ids(self, index: int, turn: Turn, known: int) -> None:
         """Refuse ids outside of the vocabulary; the first `known` prompt ids were looked at."""
-        if self._table is None and self._vocabulary_size is None:
+        if self._known_below is None or turn.largest_id < self._known_below:
             return
         fields = (
             ("prompt_ids", turn.prompt_ids, known),

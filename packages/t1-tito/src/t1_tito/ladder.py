@@ -82,7 +82,7 @@ class Seam:
     def symbols(self, ids: Ids) -> npt.NDArray[np.int32]:
         """The symbols of ids; only with a byte table."""
         assert self.token_bytes is not None, "symbols are asked for only with a byte table"
-        symbols = self.token_bytes.symbols(ids)
+        symbols = self.token_bytes.symbols(ids, checked=True)
         self.cost += symbols.size
         return symbols
 
@@ -149,6 +149,9 @@ def retokenized(seam: Seam) -> Match | None:
     """
     if seam.token_bytes is None:
         return None
+    whole = whole_respelled(seam)
+    if whole is not None:
+        return whole
     best = respelled(seam, 0).match
     for s in _scaffolds(seam, first_ids=False):
         if s and (best is None or s < best.scaffold + best.tail):
@@ -156,6 +159,26 @@ def retokenized(seam: Seam) -> Match | None:
             if found and (best is None or s + found.tail < best.scaffold + best.tail):
                 best = found
     return best
+
+
+def whole_respelled(seam: Seam) -> Match | None:
+    """The common kind of equation 8: nothing dropped, the drift inside the completion.
+
+    Offsets alone tell where the completion would end, so that each side is read once. None says only
+    that `respelled` must look.
+    """
+    P, A, start = seam.prompt_length, seam.completion.size, seam.shared
+    table = seam.token_bytes
+    if start < P or table is None:
+        return None
+    ours = seam.before(start, P + A)
+    theirs = seam.after(start, start + ours.size + _HEAD)
+    our_ends, their_ends = _ends(seam, ours), _ends(seam, theirs)
+    count = _token_at(their_ends, int(our_ends[-1]))
+    if count is None or not np.array_equal(seam.symbols(ours), seam.symbols(theirs[:count])):
+        return None
+    drifted = ours.size - _aligned(ours, our_ends, theirs[:count], their_ends[:count])
+    return Match(BoundaryCase.RETOKENIZED, Reason.SAME_BYTES, 0, 0, (P, start + count), drifted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +311,7 @@ def _looks_alike(seam: Seam, read_from: int, start: int) -> bool:
 
 def _ends(seam: Seam, ids: Ids) -> npt.NDArray[np.int64]:
     assert seam.token_bytes is not None, "offsets are asked for only with a byte table"
-    return np.cumsum(seam.token_bytes.symbol_lengths(ids), dtype=np.int64)
+    return seam.token_bytes.lengths.take(ids).cumsum(dtype=np.int64)
 
 
 def _token_at(ends: npt.NDArray[np.int64], offset: int) -> int | None:
@@ -303,5 +326,9 @@ def _aligned(
     ours: Ids, our_ends: npt.NDArray[np.int64], theirs: Ids, their_ends: npt.NDArray[np.int64]
 ) -> int:
     """Tokens that stand at the same symbols with the same id on both sides."""
-    left = our_ends[: ours.size] << 32 | ours
-    return int(np.isin(left, their_ends << 32 | theirs).sum())
+    if not theirs.size:
+        return 0
+    # ends rise, but for tokens that spell nothing
+    place = np.minimum(their_ends.searchsorted(our_ends[: ours.size]), theirs.size - 1)
+    same = (their_ends[place] == our_ends[: ours.size]) & (theirs[place] == ours)
+    return int(np.count_nonzero(same))

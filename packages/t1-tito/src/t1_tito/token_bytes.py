@@ -36,6 +36,7 @@ class TokenBytes:
         starts: int64 [V + 1], where each id's symbols start in `flat`.
         flat: int32 [starts[-1]], the symbols of all ids end to end.
         known: bool [V], whether the id exists.
+        complete_below: every id below it exists.
         special_text: literal spelling of each special id.
     """
 
@@ -43,6 +44,7 @@ class TokenBytes:
     starts: npt.NDArray[np.int64]
     flat: npt.NDArray[np.int32]
     known: npt.NDArray[np.bool_]
+    complete_below: int
     special_text: Mapping[int, str]
     _owned: npt.NDArray[np.bool_] = field(repr=False)
 
@@ -74,11 +76,13 @@ class TokenBytes:
         flat[starts[special_ids]] = _SPECIAL + special_ids
         owned = [i in literals or not piece.strip(_WHITESPACE) for i, piece in enumerate(spelled)]
         known = [i in literals or piece is not None for i, piece in enumerate(pieces)]
+        missing = [i for i, there in enumerate(known) if not there]
         return cls(
             lengths=lengths,
             starts=starts,
             flat=flat,
             known=np.array(known, bool),
+            complete_below=missing[0] if missing else len(known),
             special_text=MappingProxyType(literals),
             _owned=np.array(owned, bool),
         )
@@ -104,19 +108,22 @@ class TokenBytes:
         """
         return self.lengths[self._checked(ids)]
 
-    def symbols(self, ids: npt.ArrayLike) -> npt.NDArray[np.int32]:
+    def symbols(self, ids: npt.ArrayLike, *, checked: bool = False) -> npt.NDArray[np.int32]:
         """The symbols of all ids end to end, int32, in O(symbols).
+
+        With `checked` the caller has seen to it that all ids are in the vocabulary.
 
         Raises:
             ByteTableError: an id is not in the vocabulary; names its position.
         """
-        array = self._checked(ids)
-        lengths = self.lengths[array]
-        ends = np.cumsum(lengths, dtype=np.int64)
+        array = np.asarray(ids, np.int64) if checked else self._checked(ids)
+        lengths = self.lengths.take(array)
+        ends = lengths.cumsum(dtype=np.int64)
         total = int(ends[-1]) if ends.size else 0
         # symbol k of the result is symbol k - (start of its token here) of its token in `flat`
-        shift = np.repeat(self.starts[array] - (ends - lengths), lengths)
-        return self.flat[np.arange(total) + shift]
+        places = (self.starts.take(array) - (ends - lengths)).repeat(lengths)
+        places += np.arange(total)
+        return self.flat.take(places)
 
     def bytes_of(self, ids: npt.ArrayLike) -> bytes:
         """The bytes of all ids, special ones spelled literally.
