@@ -5,6 +5,7 @@ from .audit import audit, emission_drift
 from .audit_report import AuditReport, Finding, FindingKind
 from .boundary import Boundary, BoundaryCase, Policy, Reason
 from .byte_tables import token_bytes_of
+from .chat_tokenizer import ChatTokenizer
 from .errors import (
     AdapterError,
     ByteTableError,
@@ -21,11 +22,12 @@ from .errors import (
 from .partition import Partition
 from .payload import Gathered, gather
 from .retokenization import RetokenizationReport, retokenization_drift
+from .seam import SeamProof
 from .session import Session
 from .session_prompt import Prompt
 from .template_check import check_template
 from .template_pin import TemplatePin, pin_template
-from .template_report import TemplateReport
+from .template_report import TemplateProperty, TemplateReport
 from .token_bytes import TokenBytes
 from .trial import Chunk, Kind, Trial, TurnRecord
 from .trial_file import TrialRecord, read_trials, write_trials
@@ -38,6 +40,7 @@ __all__ = [
     "Boundary",
     "BoundaryCase",
     "ByteTableError",
+    "ChatTokenizer",
     "Chunk",
     "FidelityError",
     "FileFormatError",
@@ -54,9 +57,11 @@ __all__ = [
     "Reason",
     "RetokenizationReport",
     "SeamError",
+    "SeamProof",
     "Session",
     "TemplateError",
     "TemplatePin",
+    "TemplateProperty",
     "TemplateReport",
     "TitoError",
     "TokenBytes",
