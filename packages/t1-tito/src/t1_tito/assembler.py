@@ -57,7 +57,7 @@ class _State:
         """The same, independent of this one; arrays that nothing writes to are shared."""
         return _State(
             closed=self.closed.copy(),
-            open=copy(self.open),
+            open=self.open.copy(),
             history=self.history.copy(),
             completion=self.completion,
             context_length=self.context_length,
@@ -137,9 +137,7 @@ class Assembler:
             self._check_ids(index, turn, 0)
             self._open_chunk(turn, Kind.SHARED if self._state.history.length else Kind.PROMPT)
             return None
-        shared = turn.base_length
-        if shared != self._state.history.length:
-            shared = shared_prefix(self._state.history, turn)
+        shared = shared_prefix(self._state.history, turn)
         self._check_ids(index, turn, shared - turn.base_length)
         boundary = self._decide(index, turn, shared, fork=fork)
         self._state.boundaries.append(boundary)
@@ -299,33 +297,38 @@ class Assembler:
         )
 
     def _append(self, turn: Turn, context: Ids, first_index: int, kind: Kind) -> None:
-        index, opened, completion = len(self._state.records), self._state.open, turn.completion_ids
+        state, completion = self._state, turn.completion_ids
+        index, opened = len(state.records), state.open
+        if context.size < turn.prompt_ids.size:
+            # a view would keep the whole prompt in memory
+            context = context.copy()
         synthetic = 0
         if turn.synthetic_length and kind is Kind.OBSERVATION:
             # closers that the stream holds already do not enter again
             synthetic = max(turn.base_length + turn.synthetic_length - first_index, 0)
             opened.append(index, Kind.SYNTHETIC, first_index, context[:synthetic])
         opened.append(index, kind, first_index + synthetic, context[synthetic:])
-        opened.append_sampled(index, turn.prompt_length, completion, turn.logprobs)
-        self._state.records.append(
+        start = opened.length
+        opened.append(index, Kind.SAMPLED, turn.prompt_length, completion, turn.logprobs)
+        state.records.append(
             TurnRecord(
                 turn.prompt_length,
                 completion.size,
                 turn.version_sent,
                 turn.version_received,
                 turn.finish_reason,
-                len(self._state.closed),
-                self._state.open.length - completion.size,
+                len(state.closed),
+                start,
             )
         )
-        if turn.base_length:
-            self._state.history.truncate(turn.base_length)
-        else:
-            self._state.history = History()
-        self._state.history.extend(turn.prompt_ids)
-        self._state.history.extend(completion)
-        self._state.completion, self._state.context_length = completion, context.size
-        self._state.turn_ends.append(self._state.history.length)
+        if not turn.base_length:
+            state.history = History()
+        elif turn.base_length < state.history.length:
+            state.history.truncate(turn.base_length)
+        state.history.extend(turn.prompt_ids)
+        state.history.extend(completion)
+        state.completion, state.context_length = completion, context.size
+        state.turn_ends.append(state.history.length)
 
 
 def _continued(index: int, turn: Turn, seam: Seam, found: Match) -> Boundary:

@@ -79,12 +79,16 @@ class Seam:
         self.cost += ids.size
         return ids
 
+    def spelled(self, ids: Ids) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """The symbols of ids, and where each id's end; only with a byte table."""
+        assert self.token_bytes is not None, "symbols are asked for only with a byte table"
+        symbols, ends = self.token_bytes.spelled(ids)
+        self.cost += symbols.size
+        return symbols, ends
+
     def symbols(self, ids: Ids) -> npt.NDArray[np.int32]:
         """The symbols of ids; only with a byte table."""
-        assert self.token_bytes is not None, "symbols are asked for only with a byte table"
-        symbols = self.token_bytes.symbols(ids, checked=True)
-        self.cost += symbols.size
-        return symbols
+        return self.spelled(ids)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +177,10 @@ def whole_respelled(seam: Seam) -> Match | None:
         return None
     ours = seam.before(start, P + A)
     theirs = seam.after(start, start + ours.size + _HEAD)
-    our_ends, their_ends = _ends(seam, ours), _ends(seam, theirs)
-    count = _token_at(their_ends, int(our_ends[-1]))
-    if count is None or not np.array_equal(seam.symbols(ours), seam.symbols(theirs[:count])):
+    our_symbols, our_ends = seam.spelled(ours)
+    their_symbols, their_ends = seam.spelled(theirs)
+    count = _token_at(their_ends, our_symbols.size)
+    if count is None or not np.array_equal(our_symbols, their_symbols[: our_symbols.size]):
         return None
     drifted = ours.size - _aligned(ours, our_ends, theirs[:count], their_ends[:count])
     return Match(BoundaryCase.RETOKENIZED, Reason.SAME_BYTES, 0, 0, (P, start + count), drifted)
@@ -203,10 +208,10 @@ def respelled(seam: Seam, s: int) -> Respelling:
     if not _looks_alike(seam, read_from, start):
         return Respelling(None)
     earlier = seam.before(read_from, P + A)
-    symbols = seam.symbols(earlier)
+    symbols, ends_before = seam.spelled(earlier)
     later = seam.after(start, start + symbols.size + _HEAD)
-    matched = common_prefix(symbols, seam.symbols(later))
-    ends_before, ends_after = _ends(seam, earlier), _ends(seam, later)
+    later_symbols, ends_after = seam.spelled(later)
+    matched = common_prefix(symbols, later_symbols)
     edge = max(P - read_from, 0)  # tokens of `earlier` that belong to the prompt
     prompt_end = int(ends_before[edge - 1]) if edge else 0
     u = int(np.count_nonzero(ends_before > matched))
@@ -281,8 +286,10 @@ def _scaffolds(seam: Seam, *, first_ids: bool) -> list[int]:
     largest = min(seam.policy.max_scaffold, P - 1, seam.later_length)
     if largest < 1 or not A:
         return found
-    # the dropped ids end both prompts
     ours = seam.before(P - largest, P)[::-1]
+    if first_ids and L >= P and not (ours == seam.completion[0]).any():
+        return found
+    # the dropped ids end both prompts
     theirs = seam.after(seam.later_length - largest, seam.later_length)[::-1]
     largest = common_prefix(ours, theirs)
     # behind the cut there must be something of p'
@@ -299,19 +306,14 @@ def _scaffolds(seam: Seam, *, first_ids: bool) -> list[int]:
 def _looks_alike(seam: Seam, read_from: int, start: int) -> bool:
     """Whether the first symbols agree, or only droppable ids are left; most candidates end here."""
     ids = seam.before(read_from, read_from + _FIRST_LOOK)
-    ours = seam.symbols(ids)
+    ours, ends = seam.spelled(ids)
     theirs = seam.symbols(seam.after(start, start + _FIRST_LOOK))
     matched = common_prefix(ours, theirs)
     if matched == min(ours.size, theirs.size):
         return True
-    whole = int(np.count_nonzero(_ends(seam, ids) <= matched))
+    whole = int(np.count_nonzero(ends <= matched))
     remaining = seam.prompt_length + seam.completion.size - read_from - whole
     return remaining <= seam.policy.max_tail
-
-
-def _ends(seam: Seam, ids: Ids) -> npt.NDArray[np.int64]:
-    assert seam.token_bytes is not None, "offsets are asked for only with a byte table"
-    return seam.token_bytes.lengths.take(ids).cumsum(dtype=np.int64)
 
 
 def _token_at(ends: npt.NDArray[np.int64], offset: int) -> int | None:

@@ -108,22 +108,31 @@ class TokenBytes:
         """
         return self.lengths[self._checked(ids)]
 
-    def symbols(self, ids: npt.ArrayLike, *, checked: bool = False) -> npt.NDArray[np.int32]:
+    def symbols(self, ids: npt.ArrayLike) -> npt.NDArray[np.int32]:
         """The symbols of all ids end to end, int32, in O(symbols).
-
-        With `checked` the caller has seen to it that all ids are in the vocabulary.
 
         Raises:
             ByteTableError: an id is not in the vocabulary; names its position.
         """
-        array = np.asarray(ids, np.int64) if checked else self._checked(ids)
-        lengths = self.lengths.take(array)
+        return self.spelled(self._checked(ids))[0]
+
+    def spelled(
+        self, ids: npt.NDArray[np.integer]
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """The symbols of ids that are known to be in the vocabulary, and where each token ends.
+
+        Args:
+            ids: [N].
+
+        Returns:
+            Symbols, int32 [ends[-1]], and ends, int64 [N]: token i spells symbols[ends[i - 1]:ends[i]].
+        """
+        lengths = self.lengths.take(ids)
         ends = lengths.cumsum(dtype=np.int64)
-        total = int(ends[-1]) if ends.size else 0
         # symbol k of the result is symbol k - (start of its token here) of its token in `flat`
-        places = (self.starts.take(array) - (ends - lengths)).repeat(lengths)
-        places += np.arange(total)
-        return self.flat.take(places)
+        places = (self.starts.take(ids) - (ends - lengths)).repeat(lengths)
+        places += np.arange(places.size)
+        return self.flat.take(places), ends
 
     def bytes_of(self, ids: npt.ArrayLike) -> bytes:
         """The bytes of all ids, special ones spelled literally.

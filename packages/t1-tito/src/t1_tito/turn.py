@@ -161,7 +161,7 @@ def _ids(field: str, values: npt.ArrayLike) -> tuple[Ids, int]:
     if largest > _LARGEST_ID:
         position = int(np.argmax(unsigned > _LARGEST_ID))
         raise _id_error(field, position, int(vector[position]))
-    return _read_only(vector.view(_INT32)), largest
+    return _read_only(vector if vector.dtype is _INT32 else vector.view(_INT32)), largest
 
 
 def _as_int32(field: str, vector: npt.NDArray[Any]) -> Ids:
@@ -237,5 +237,5 @@ def _finish_reason(value: str) -> FinishReason:
 
 def _read_only(vector: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
     view = vector.view()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view
