@@ -17,20 +17,20 @@ REQUIRED = [name for name, check in CHECKS.items() if check.required]
 
 
 @cache
-def checked(subject, invariant, examples=25):
+def checked(subject, invariant, examples=15):
     name = f"subjects:{subject.__name__}"
     return Conformance(subject, name, examples=examples).check(invariant)
 
 
 def test_this_packages_assembler_passes_every_invariant():
-    report = Conformance(examples=8).run()
+    report = Conformance(examples=6).run()
     assert report.passed, str(report)
     assert all(outcome.status is Status.PASSED for outcome in report.outcomes)
 
 
 @pytest.mark.parametrize("subject", [subjects.per_turn, subjects.strict_merge])
 def test_honest_stacks_pass_what_is_required(subject):
-    report = conforms(subject, examples=8)
+    report = conforms(subject, examples=6)
     assert report.passed, str(report)
     skipped = {o.invariant for o in report.outcomes if o.status is Status.NOT_APPLICABLE}
     assert {"provenance", "ladder", "guard"} <= skipped
@@ -45,7 +45,6 @@ def test_honest_stacks_pass_what_is_required(subject):
         (subjects.overwriting, "append"),
         (subjects.misaligned, "logp"),
         (subjects.forgetful, "once"),
-        (subjects.forgetful, "append"),
         (subjects.contextless, "cond"),
         (subjects.ragged, "shape"),
     ],

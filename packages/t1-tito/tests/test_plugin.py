@@ -1,4 +1,4 @@
-"""The pytest plugin, in processes of its own."""
+"""The pytest plugin, run as its users run it."""
 
 import json
 import re
@@ -18,6 +18,7 @@ from t1_tito.testing.user_chat import load_chat
 from t1_tito.tiny import TINY_FOLDER
 
 HERE = Path(__file__).parent
+pytest_plugins = ["pytester"]
 
 
 def run_pytest(folder, *arguments):
@@ -34,6 +35,14 @@ def run_pytest(folder, *arguments):
     )
 
 
+@pytest.fixture
+def inner(pytester):
+    """Runs pytest in this process, in a folder that holds the subjects."""
+    pytester.makepyfile(subjects=(HERE / "subjects.py").read_text(encoding="utf-8"))
+    pytester.makeini("[pytest]")
+    return pytester.runpytest_inprocess
+
+
 def test_without_an_option_the_plugin_imports_nothing(tmp_path):
     (tmp_path / "test_one.py").write_text(
         "import sys\n"
@@ -46,17 +55,15 @@ def test_without_an_option_the_plugin_imports_nothing(tmp_path):
     assert "1 passed" in result.stdout
 
 
-def test_a_good_subject_passes_every_item(tmp_path):
-    result = run_pytest(tmp_path, "--tito-assembler=subjects:own", "--tito-examples=4")
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "16 passed" in result.stdout
+def test_a_good_subject_passes_every_item(inner):
+    result = inner("--tito-assembler=subjects:own", "--tito-examples=2")
+    result.assert_outcomes(passed=16)
 
 
-def test_a_strict_merge_passes_and_says_what_it_does_not_do(tmp_path):
-    result = run_pytest(tmp_path, "--tito-assembler=subjects:strict_merge", "--tito-examples=4")
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert re.search(r"9 passed, 7 skipped", result.stdout), result.stdout
-    assert "its samples name no origins" in result.stdout
+def test_a_strict_merge_passes_and_says_what_it_does_not_do(inner):
+    result = inner("--tito-assembler=subjects:strict_merge", "--tito-examples=4", "-rs")
+    result.assert_outcomes(passed=9, skipped=7)
+    result.stdout.fnmatch_lines(["*its samples name no origins*"])
 
 
 @pytest.mark.parametrize(
@@ -64,7 +71,7 @@ def test_a_strict_merge_passes_and_says_what_it_does_not_do(tmp_path):
 )
 def test_a_faulty_subject_fails_with_a_case_that_replays(tmp_path, subject, invariant):
     result = run_pytest(
-        tmp_path, f"--tito-assembler=subjects:{subject}", "--tito-examples=25", "-k", invariant
+        tmp_path, f"--tito-assembler=subjects:{subject}", "--tito-examples=15", "-k", invariant
     )
     assert result.returncode == 1, result.stdout + result.stderr
     assert f"{invariant} broken" in result.stdout
@@ -82,15 +89,13 @@ def test_a_faulty_subject_fails_with_a_case_that_replays(tmp_path, subject, inva
     assert f"{invariant} broken" in replayed.stdout
 
 
-def test_the_plugins_items_join_a_projects_own_tests(tmp_path):
-    (tmp_path / "test_one.py").write_text("def test_one(): pass\n")
-    arguments = ("--tito-assembler=subjects:per_turn", "--tito-examples=1", "--collect-only", "-q")
-    everything = run_pytest(tmp_path, *arguments).stdout
-    assert "test_one.py::test_one" in everything
-    assert "tito::assembler[emit]" in everything
-    alone = run_pytest(tmp_path, *arguments, "-k", "tito").stdout
-    assert "test_one.py::test_one" not in alone
-    assert "tito::assembler[emit]" in alone
+def test_the_plugins_items_join_a_projects_own_tests(inner, pytester):
+    pytester.makepyfile(test_one="def test_one(): pass")
+    arguments = ("--tito-assembler=subjects:per_turn", "--tito-examples=1", "-v", "-k")
+    result = inner(*arguments, "test_one or emit")
+    result.assert_outcomes(passed=2, deselected=15)
+    result.stdout.fnmatch_lines(["*test_one.py::test_one PASSED*", "*assembler?emit? PASSED*"])
+    inner(*arguments, "tito and shape").assert_outcomes(passed=1, deselected=16)
 
 
 @pytest.mark.parametrize(
@@ -104,30 +109,37 @@ def test_the_plugins_items_join_a_projects_own_tests(tmp_path):
         (("--tito-engine=somewhere",), "expected a URL"),
     ],
 )
-def test_wrong_usage_is_named(tmp_path, arguments, message):
-    result = run_pytest(tmp_path, *arguments)
+def test_wrong_usage_is_named(inner, arguments, message):
+    result = inner(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: *{message}*"])
+    result.stderr.no_fnmatch_line("*Traceback*")
+
+
+def test_a_missing_extra_is_named(tmp_path):
+    (tmp_path / "conftest.py").write_text("import sys\nsys.modules['hypothesis'] = None\n")
+    result = run_pytest(tmp_path, "-p", "no:hypothesispytest", "--tito-assembler=subjects:own")
     assert result.returncode == 4, result.stdout + result.stderr
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
+    assert "need hypothesis: pip install 't1-tito[testing]'" in result.stderr
 
 
-def test_a_tokenizer_and_template_are_tried(tmp_path):
-    result = run_pytest(
-        tmp_path,
-        f"--tito-tokenizer={TINY_FOLDER}",
-        "--tito-examples=2",
-        "-vv",
-        "-k",
-        "seam or once",
+@pytest.fixture(scope="module")
+def tiny():
+    """The tiny tokenizer; what loads it is not imported again by runs in this process."""
+    return load_chat(TINY_FOLDER)
+
+
+def test_a_tokenizer_and_template_are_tried(tiny, inner):
+    result = inner(
+        f"--tito-tokenizer={TINY_FOLDER}", "--tito-examples=2", "-v", "-k", "seam or once"
     )
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "tito::tokenizer[seam] PASSED" in result.stdout
-    assert "tito::assembler[once] PASSED" in result.stdout
+    result.assert_outcomes(passed=2, deselected=19)
+    result.stdout.fnmatch_lines(["*tokenizer?seam? PASSED*", "*assembler?once? PASSED*"])
 
 
 @pytest.mark.parametrize("name", ["table", "bos", "inert", "seam"])
-def test_the_tiny_tokenizer_holds_what_sessions_need(name):
-    check_chat(load_chat(TINY_FOLDER), name, examples=10)
+def test_the_tiny_tokenizer_holds_what_sessions_need(tiny, name):
+    check_chat(tiny, name, examples=10)
 
 
 def test_a_template_that_forgets_is_found(tmp_path):
@@ -283,9 +295,8 @@ def test_a_server_of_another_kind_is_named(engine, speaks, message):
         EngineProbe(engine.url).check("echo")
 
 
-def test_an_engine_is_probed_by_the_plugin(engine, tmp_path):
+def test_an_engine_is_probed_by_the_plugin(engine, inner):
     engine.fault = "echo"
-    result = run_pytest(tmp_path, f"--tito-engine={engine.url}")
-    assert result.returncode == 1, result.stdout + result.stderr
-    assert "1 failed, 3 passed" in result.stdout
-    assert "echo broken at position 0: 100 was sent, 101 is reported" in result.stdout
+    result = inner(f"--tito-engine={engine.url}")
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(["*echo broken at position 0: 100 was sent, 101 is reported*"])
