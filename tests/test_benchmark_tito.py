@@ -35,7 +35,12 @@ SMALL = Size(20, 6_000)
 FIGURES = {
     *("delta_ms_300x96k", "verify_ms_300x96k", "turn_latency_growth", "retokenized_boundary_ms"),
     *("scaling_exponent", "bytes_per_token", "vs_list_merge_x", "vs_reencode_x"),
-    *("delta_lists_ms_300x96k", "verify_lists_ms_300x96k", "verify_lists_vs_list_merge_x"),
+    *(
+        "delta_arrays_ms_300x96k",
+        "delta_lists_ms_300x96k",
+        "verify_lists_ms_300x96k",
+        "verify_lists_vs_list_merge_x",
+    ),
 }
 # the benchmark itself, on trials so small that nothing but its output means anything
 ON_SMALL_TRIALS = """

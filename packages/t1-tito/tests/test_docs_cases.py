@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from t1_tito import Reason
+
 FOLDER = Path(__file__).parents[1] / "docs" / "cases"
 PAGES = sorted(page.name for page in FOLDER.glob("*.md") if page.name != "README.md")
 
@@ -38,8 +40,6 @@ def test_a_picture_shows_what_its_page_builds(name):
 
 
 def test_the_reasons_of_a_split_are_all_explained():
-    from t1_tito import Reason
-
     text = (FOLDER / "split.md").read_text()
     others = {"extends", "scaffold", "tail", "scaffold_and_tail", "same_bytes"}
     assert {f"`{reason}`" in text for reason in set(Reason) - others} == {True}

@@ -1,11 +1,12 @@
-"""A chunk under construction: its segments, in order.
+"""A chunk under construction: what each turn added to it, in order.
 
-A segment is a run of positions of one turn and kind, with its ids as an array. Adding one costs the
-same however long the chunk is; the flat arrays are laid out when a chunk is asked for, in O(tokens).
-Segments are only ever added, but for `cut`, by which a rewriting policy removes the end of a prompt
-and of its completion. Their arrays are never written to, so that a copy shares them.
+Adding a turn costs the same however long the chunk is; the flat arrays are laid out when a chunk is
+asked for, in O(tokens). Turns are only ever added, but for `cut`, by which a rewriting policy removes
+the end of a prompt and of its completion. Their arrays are never written to, so that a copy shares
+them.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -15,79 +16,123 @@ from .trial import Chunk, Kind
 from .turn import Floats, Ids
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-_NO_LOGPROBS = np.empty(0, np.float32)
 
 
-class _Segment(NamedTuple):
-    """Consecutive positions of one turn and kind.
+class _Addition(NamedTuple):
+    """What one turn adds: ids of its prompt from `first_index` on, then its completion.
 
-    `first_index` is the first one's index in the turn; only sampled positions have log-probs.
+    The first `synthetic` of the prompt's ids were made up.
     """
 
     turn: int
     kind: Kind
     first_index: int
-    ids: Ids
+    synthetic: int
+    context: Ids
+    completion_index: int
+    completion: Ids
     logprobs: Floats
 
 
 class ChunkBuilder:
-    """The growing chunk of the last turn."""
+    """The growing chunk of the last turn.
 
-    def __init__(self) -> None:
+    Attributes:
+        length: its tokens.
+    """
+
+    def __init__(self, additions: Iterable[_Addition] = ()) -> None:
         self.length = 0
-        self._segments: list[_Segment] = []
+        self._additions: list[_Addition] = []
+        for addition in additions:
+            self.append(*addition)
+
+    @property
+    def last_context_length(self) -> int:
+        """Tokens that the last turn added before its completion."""
+        return self._additions[-1].context.size
 
     def copy(self) -> "ChunkBuilder":
-        """An independent builder with the same segments, in O(turns)."""
-        twin = ChunkBuilder()
-        for segment in self._segments:
-            twin.append(*segment)
-        return twin
+        """An independent builder with the same turns, in O(turns)."""
+        return ChunkBuilder(self._additions)
 
     def append(
         self,
         turn: int,
         kind: Kind,
         first_index: int,
-        ids: Ids,
-        logprobs: Floats = _NO_LOGPROBS,
+        synthetic: int,
+        context: Ids,
+        completion_index: int,
+        completion: Ids,
+        logprobs: Floats,
     ) -> None:
-        """Add ids of one turn, the first of them at `first_index` of its prompt ‖ completion."""
-        if ids.size:
-            self._segments.append(_Segment(turn, kind, first_index, ids, logprobs))
-            self.length += ids.size
+        """Add a turn; the arrays are kept, not copied.
+
+        Args:
+            turn: its index.
+            kind: what its context is.
+            first_index: index of the first context id in its prompt ‖ completion.
+            synthetic: leading context ids that were made up.
+            context: ids of its prompt.
+            completion_index: P of the turn.
+            completion: the sampled ids.
+            logprobs: of each.
+        """
+        self._additions.append(
+            _Addition(
+                turn, kind, first_index, synthetic, context, completion_index, completion, logprobs
+            )
+        )
+        self.length += context.size + completion.size
 
     def cut(self, scaffold: int, tail: int) -> None:
         """Remove `scaffold` positions before the last completion, and `tail` from its end."""
-        *before, context, completion = self._segments
-        kept = completion.ids.size - tail
-        context = context._replace(ids=context.ids[: context.ids.size - scaffold])
-        completion = completion._replace(
-            ids=completion.ids[:kept], logprobs=completion.logprobs[:kept]
+        last = self._additions[-1]
+        kept = last.completion.size - tail
+        self._additions[-1] = last._replace(
+            context=last.context[: last.context.size - scaffold],
+            completion=last.completion[:kept],
+            logprobs=last.logprobs[:kept],
         )
-        self._segments = [*before, *(part for part in (context, completion) if part.ids.size)]
         self.length -= scaffold + tail
 
     def chunk(self) -> Chunk:
         """The positions so far as arrays."""
-        turns, kinds, first_indices, ids, logprobs = zip(*self._segments, strict=True)
-        lengths = np.array([part.size for part in ids])
-        shifts = np.array(first_indices) - (np.cumsum(lengths) - lengths)
+        columns = tuple(zip(*self._additions, strict=True))
+        turns, kinds, first_indices, synthetic, contexts, completion_indices, completions, lps = (
+            columns
+        )
+        # per turn: made-up ids, the rest of its context, its completion
+        made_up = np.array(synthetic)
+        lengths = np.stack(
+            [made_up, _sizes(contexts) - made_up, _sizes(completions)], axis=1
+        ).ravel()
+        firsts = np.stack(
+            [first_indices, made_up + first_indices, completion_indices], axis=1
+        ).ravel()
+        sampled, synthetics = np.full(len(turns), Kind.SAMPLED), np.full(len(turns), Kind.SYNTHETIC)
+        kinds_of = np.stack([synthetics, kinds, sampled], axis=1).ravel().astype(np.uint8)
+        shifts = firsts - (np.cumsum(lengths) - lengths)
         source_index = np.arange(self.length, dtype=np.int32)
         source_index += np.repeat(shifts.astype(np.int32), lengths)
-        kind = np.repeat(np.array(kinds, np.uint8), lengths)
+        kind = np.repeat(kinds_of, lengths)
         loss_mask = kind == Kind.SAMPLED
-        laid = np.zeros(self.length, np.float32)
-        laid[loss_mask] = np.concatenate(logprobs)
+        logprobs = np.zeros(self.length, np.float32)
+        logprobs[loss_mask] = np.concatenate(lps)
+        pieces = [ids for pair in zip(contexts, completions, strict=True) for ids in pair]
         return Chunk(
-            tokens=_frozen(np.concatenate(ids)),
+            tokens=_frozen(np.concatenate(pieces)),
             loss_mask=_frozen(loss_mask),
-            logprobs=_frozen(laid),
-            source_turn=_frozen(np.repeat(np.array(turns, np.int32), lengths)),
+            logprobs=_frozen(logprobs),
+            source_turn=_frozen(np.repeat(np.repeat(np.array(turns, np.int32), 3), lengths)),
             source_index=_frozen(source_index),
             kind=_frozen(kind),
         )
+
+
+def _sizes(arrays: Sequence[Ids]) -> npt.NDArray[np.int64]:
+    return np.array([array.size for array in arrays], np.int64)
 
 
 def _frozen(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:

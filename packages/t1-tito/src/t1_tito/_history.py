@@ -6,7 +6,6 @@ two of them, a prompt given whole replaces them all, and nothing is copied for e
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -28,19 +27,20 @@ def common_prefix(left: Ids, right: Ids) -> int:
 class History:
     """An id sequence made of pieces, which can be cut at its end and extended."""
 
-    def __init__(self, pieces: Iterable[Ids] = ()) -> None:
+    def __init__(self, *pieces: Ids) -> None:
         self._pieces: list[Ids] = []
         self._starts: list[int] = []
         self.length = 0
-        for piece in pieces:
-            self.extend(piece)
+        self.extend(*pieces)
 
     def copy(self) -> "History":
         """An independent history over the same arrays."""
-        return History(self._pieces)
+        return History(*self._pieces)
 
     def truncate(self, length: int) -> None:
         """Keep the first `length` ids."""
+        if length == self.length:
+            return
         while self._starts and self._starts[-1] >= length:
             self._starts.pop()
             self._pieces.pop()
@@ -48,12 +48,13 @@ class History:
             self._pieces[-1] = self._pieces[-1][: length - self._starts[-1]]
         self.length = length
 
-    def extend(self, ids: Ids) -> None:
-        """Append ids; the array is kept, not copied."""
-        if ids.size:
-            self._starts.append(self.length)
-            self._pieces.append(ids)
-            self.length += ids.size
+    def extend(self, *pieces: Ids) -> None:
+        """Append ids; the arrays are kept, not copied."""
+        for ids in pieces:
+            if ids.size:
+                self._starts.append(self.length)
+                self._pieces.append(ids)
+                self.length += ids.size
 
     def window(self, start: int, stop: int) -> Ids:
         """The ids [start:stop), in time of the pieces that it touches."""

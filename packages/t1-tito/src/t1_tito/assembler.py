@@ -38,8 +38,6 @@ class _State:
         open: the chunk of the last turn.
         history: the last turn's prompt ‖ completion.
         completion: its completion.
-        context_length: tokens that it added before its completion.
-        turn_ends: lengths of history at which a turn of the open chunk ended.
         boundaries: one per turn after the first.
         records: one per turn.
     """
@@ -48,8 +46,6 @@ class _State:
     open: ChunkBuilder = field(default_factory=ChunkBuilder)
     history: History = field(default_factory=History)
     completion: Ids = field(default_factory=lambda: np.empty(0, np.int32))
-    context_length: int = 0
-    turn_ends: list[int] = field(default_factory=list[int])
     boundaries: list[Boundary] = field(default_factory=list[Boundary])
     records: list[TurnRecord] = field(default_factory=list[TurnRecord])
 
@@ -60,11 +56,18 @@ class _State:
             open=self.open.copy(),
             history=self.history.copy(),
             completion=self.completion,
-            context_length=self.context_length,
-            turn_ends=self.turn_ends.copy(),
             boundaries=self.boundaries.copy(),
             records=self.records.copy(),
         )
+
+    def turn_ends(self) -> list[int]:
+        """Lengths of history at which the turns of the open chunk ended, the last turn's last."""
+        opened = len(self.records)
+        while opened and self.records[opened - 1].chunk == len(self.closed):
+            opened -= 1
+        # where a later prompt went on is where it ended the turn before
+        later = self.boundaries[opened:]
+        return [*(boundary.context_start for boundary in later), self.history.length]
 
 
 class Assembler:
@@ -131,28 +134,28 @@ class Assembler:
                 reaches beyond the turn before; names turn and position.
             VersionError: it was sent at one weight version and answered at another.
         """
-        index = len(self._state.records)
+        state = self._state
+        index = len(state.records)
         self._check(index, turn)
-        if not self._state.records:
+        if not index:
             self._check_ids(index, turn, 0)
-            self._open_chunk(turn, Kind.SHARED if self._state.history.length else Kind.PROMPT)
+            self._open_chunk(turn, Kind.SHARED if state.history.length else Kind.PROMPT)
             return None
-        shared = shared_prefix(self._state.history, turn)
+        shared = shared_prefix(state.history, turn)
         self._check_ids(index, turn, shared - turn.base_length)
-        boundary = self._decide(index, turn, shared, fork=fork)
-        self._state.boundaries.append(boundary)
+        if shared == state.history.length and not fork:
+            boundary = self._extended(index, turn, shared)
+        else:
+            boundary = self._decide(index, turn, shared, fork=fork)
+        state.boundaries.append(boundary)
         if boundary.case is BoundaryCase.SPLIT:
-            self._state.closed.append(self._state.open.chunk())
-            self._state.open = ChunkBuilder()
-            self._state.turn_ends = []
+            state.closed.append(state.open.chunk())
+            state.open = ChunkBuilder()
             self._open_chunk(turn, Kind.SHARED)
-            return boundary
-        self._repair(boundary)
-        if boundary.case is not BoundaryCase.STRICT:
-            kept = [end for end in self._state.turn_ends if end <= shared]
-            self._state.turn_ends = [*kept, boundary.context_start]
-        context = self._prompt_from(turn, boundary.context_start)
-        self._append(turn, context, boundary.context_start, Kind.OBSERVATION)
+        else:
+            self._repair(boundary)
+            start = boundary.context_start
+            self._append(turn, self._prompt_from(turn, start), start, Kind.OBSERVATION)
         return boundary
 
     def finish(self) -> Trial:
@@ -197,12 +200,15 @@ class Assembler:
                 "give the prompt whole with base_length=0",
                 index,
             )
-        stopped = turn.finish_reason is FinishReason.STOP
-        if self._stop_ids and stopped and int(turn.completion_ids[-1]) not in self._stop_ids:
+        if self._stop_ids and turn.finish_reason is FinishReason.STOP:
+            self._check_stop(index, turn.completion_ids)
+
+    def _check_stop(self, index: int, completion: Ids) -> None:
+        if int(completion[-1]) not in self._stop_ids:
             raise TurnError(
                 "completion_ids",
-                turn.completion_ids.size - 1,
-                f"sampling stopped, but {turn.completion_ids[-1]} is none of the stop ids "
+                completion.size - 1,
+                f"sampling stopped, but {completion[-1]} is none of the stop ids "
                 f"{sorted(self._stop_ids)}; ask the engine to return the stop token",
                 index,
             )
@@ -232,8 +238,6 @@ class Assembler:
         return self._table.first_unknown(ids) if self._table is not None else None
 
     def _decide(self, index: int, turn: Turn, shared: int, *, fork: bool) -> Boundary:
-        if shared == self._state.history.length and not fork:
-            return self._extended(index, turn)
         earlier = self._state.records[-1]
         seam = Seam(
             earlier=self._state.history,
@@ -251,38 +255,34 @@ class Assembler:
         if fork:
             reason, detail = Reason.FORK, "the caller opened a new branch"
         else:
-            reason, detail = split_reason(seam, earlier.finish_reason, self._state.turn_ends)
+            reason, detail = split_reason(seam, earlier.finish_reason, self._state.turn_ends())
         length = turn.prompt_length
         return Boundary(
             index, BoundaryCase.SPLIT, reason, 0, 0, None, 0, length, 0, seam.cost, detail
         )
 
-    def _extended(self, index: int, turn: Turn) -> Boundary:
+    def _extended(self, index: int, turn: Turn, shared: int) -> Boundary:
         """The strict boundary; nearly all are, so it is built without more ado."""
-        earlier = self._state.history.length
         return Boundary(
             index,
             BoundaryCase.STRICT,
             Reason.EXTENDS,
             0,
             0,
-            (earlier - self._state.completion.size, earlier),
-            earlier,
-            turn.prompt_length - earlier,
+            (shared - self._state.completion.size, shared),
+            shared,
+            turn.prompt_length - shared,
             0,
             0,
             "the prompt repeats every id",
         )
 
     def _repair(self, boundary: Boundary) -> None:
-        s, u = boundary.scaffold_dropped, boundary.tail_dropped
-        if (
-            self._policy.repair == "keep"
-            or not s + u
-            or boundary.case is not BoundaryCase.NORMALIZED
-        ):
+        """Under the rewriting policy, make the stream what the later prompt shows of it."""
+        if self._policy.repair == "keep" or boundary.case is not BoundaryCase.NORMALIZED:
             return
-        if s <= self._state.context_length:
+        s, u = boundary.scaffold_dropped, boundary.tail_dropped
+        if s <= self._state.open.last_context_length:
             self._state.open.cut(s, u)
 
     def _open_chunk(self, turn: Turn, kind: Kind) -> None:
@@ -290,7 +290,9 @@ class Assembler:
 
     def _prompt_from(self, turn: Turn, start: int) -> Ids:
         """The ids of the turn's prompt from an index on."""
-        if start >= turn.base_length:
+        if start == turn.base_length:
+            return turn.prompt_ids
+        if start > turn.base_length:
             return turn.prompt_ids[start - turn.base_length :]
         return np.concatenate(
             (self._state.history.window(start, turn.base_length), turn.prompt_ids)
@@ -298,7 +300,7 @@ class Assembler:
 
     def _append(self, turn: Turn, context: Ids, first_index: int, kind: Kind) -> None:
         state, completion = self._state, turn.completion_ids
-        index, opened = len(state.records), state.open
+        opened, prompt_length = state.open, turn.prompt_length
         if context.size < turn.prompt_ids.size:
             # a view would keep the whole prompt in memory
             context = context.copy()
@@ -306,33 +308,47 @@ class Assembler:
         if turn.synthetic_length and kind is Kind.OBSERVATION:
             # closers that the stream holds already do not enter again
             synthetic = max(turn.base_length + turn.synthetic_length - first_index, 0)
-            opened.append(index, Kind.SYNTHETIC, first_index, context[:synthetic])
-        opened.append(index, kind, first_index + synthetic, context[synthetic:])
-        start = opened.length
-        opened.append(index, Kind.SAMPLED, turn.prompt_length, completion, turn.logprobs)
+        opened.append(
+            len(state.records),
+            kind,
+            first_index,
+            synthetic,
+            context,
+            prompt_length,
+            completion,
+            turn.logprobs,
+        )
         state.records.append(
             TurnRecord(
-                turn.prompt_length,
+                prompt_length,
                 completion.size,
                 turn.version_sent,
                 turn.version_received,
                 turn.finish_reason,
                 len(state.closed),
-                start,
+                opened.length - completion.size,
             )
         )
-        if not turn.base_length:
-            state.history = History()
-        elif turn.base_length < state.history.length:
+        if turn.base_length:
             state.history.truncate(turn.base_length)
-        state.history.extend(turn.prompt_ids)
-        state.history.extend(completion)
-        state.completion, state.context_length = completion, context.size
-        state.turn_ends.append(state.history.length)
+            state.history.extend(turn.prompt_ids, completion)
+        else:
+            state.history = History(turn.prompt_ids, completion)
+        state.completion = completion
 
 
 def _continued(index: int, turn: Turn, seam: Seam, found: Match) -> Boundary:
     start = found.span[1]
+    if found.case is BoundaryCase.NORMALIZED:
+        detail = (
+            f"the prompt lacks {found.scaffold} ids of the generation prompt and {found.tail} of the "
+            "completion's end"
+        )
+    else:
+        detail = (
+            f"the prompt spells the same bytes at {found.span} in other ids, {found.drifted} of the "
+            "stream's"
+        )
     return Boundary(
         index,
         found.case,
@@ -344,19 +360,8 @@ def _continued(index: int, turn: Turn, seam: Seam, found: Match) -> Boundary:
         turn.prompt_length - start,
         found.drifted,
         seam.cost,
-        _DETAILS[found.case].format(found),
+        detail,
     )
-
-
-_DETAILS = {
-    BoundaryCase.NORMALIZED: (
-        "the prompt lacks {0.scaffold} ids of the generation prompt and {0.tail} of the "
-        "completion's end"
-    ),
-    BoundaryCase.RETOKENIZED: (
-        "the prompt spells the same bytes at {0.span} in other ids, {0.drifted} of the stream's"
-    ),
-}
 
 
 def assemble(

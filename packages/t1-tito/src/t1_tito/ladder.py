@@ -16,6 +16,7 @@ It reads ids and, through a byte table, symbols. It changes nothing.
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -91,8 +92,7 @@ class Seam:
         return self.spelled(ids)[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """Where the ladder found the earlier turn in the later prompt.
 
     Attributes:
@@ -136,7 +136,10 @@ def normalized(seam: Seam) -> Match | None:
     for s in _scaffolds(seam, first_ids=True):
         if best is not None and s >= sum(best):
             break
-        u = a.size - common_prefix(a, seam.after(P - s, P - s + a.size))
+        if s:
+            u = a.size - common_prefix(a, seam.after(P - s, P - s + a.size))
+        else:
+            u = P + a.size - seam.shared
         better = best is None or s + u < sum(best)
         if better and tail_is_dropped(seam, s, u, behind=P - s + a.size - u):
             best = s, u
@@ -180,7 +183,7 @@ def whole_respelled(seam: Seam) -> Match | None:
     our_symbols, our_ends = seam.spelled(ours)
     their_symbols, their_ends = seam.spelled(theirs)
     count = _token_at(their_ends, our_symbols.size)
-    if count is None or not np.array_equal(our_symbols, their_symbols[: our_symbols.size]):
+    if count is None or not (our_symbols == their_symbols[: our_symbols.size]).all():
         return None
     drifted = ours.size - _aligned(ours, our_ends, theirs[:count], their_ends[:count])
     return Match(BoundaryCase.RETOKENIZED, Reason.SAME_BYTES, 0, 0, (P, start + count), drifted)
@@ -235,18 +238,20 @@ def tail_is_dropped(seam: Seam, s: int, u: int, behind: int) -> bool:
     """Whether u ids may be dropped from the completion's end, given where p' goes on."""
     if u == 0:
         return s == 0 or behind < seam.later_length
-    a = seam.completion
+    a, table = seam.completion, seam.token_bytes
     if u > min(seam.policy.max_tail, a.size) or (s > 0 and u == a.size):
         return False
-    dropped, following = a[a.size - u :], seam.after(behind, behind + _HEAD)
-    if not following.size:
+    dropped = a[a.size - u :]
+    # drift inside of a text is no dropped tail, and most drift is there
+    if table is not None and not table.owned[dropped[0]]:
         return False
-    if seam.token_bytes is None:
-        return seam.stop_ids.issuperset(dropped.tolist()) and following[0] not in dropped
-    if not seam.token_bytes.template_owned(dropped).all():
-        return False
+    following = seam.after(behind, behind + _HEAD)
+    if table is None:
+        known = seam.stop_ids.issuperset(dropped.tolist())
+        return known and following.size > 0 and following[0] not in dropped
     next_symbols = seam.symbols(following)
-    return next_symbols.size > 0 and next_symbols[0] not in seam.symbols(dropped)
+    said_again = not next_symbols.size or next_symbols[0] in seam.symbols(dropped)
+    return bool(table.owned[dropped].all()) and not said_again
 
 
 def as_printed(seam: Seam) -> Match | None:
@@ -320,7 +325,7 @@ def _token_at(ends: npt.NDArray[np.int64], offset: int) -> int | None:
     """How many tokens end at or before a symbol offset; None if it falls inside one."""
     if offset == 0:
         return 0
-    index = int(np.searchsorted(ends, offset))
+    index = int(ends.searchsorted(offset))
     return index + 1 if index < ends.size and ends[index] == offset else None
 
 

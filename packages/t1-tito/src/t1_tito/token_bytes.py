@@ -13,7 +13,7 @@ files become such a table is `t1_tito.byte_tables`' business.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -32,21 +32,23 @@ class TokenBytes:
     Build it with `from_tokens`, or from a tokenizer with `t1_tito.token_bytes_of`.
 
     Attributes:
-        lengths: int32 [V], symbols of each id; 0 for an empty token.
+        lengths: int64 [V], symbols of each id; 0 for an empty token.
         starts: int64 [V + 1], where each id's symbols start in `flat`.
         flat: int32 [starts[-1]], the symbols of all ids end to end.
         known: bool [V], whether the id exists.
         complete_below: every id below it exists.
+        owned: bool [V], whether the token is of a kind that templates add or drop: special, or nothing
+            but whitespace.
         special_text: literal spelling of each special id.
     """
 
-    lengths: npt.NDArray[np.int32]
+    lengths: npt.NDArray[np.int64]
     starts: npt.NDArray[np.int64]
     flat: npt.NDArray[np.int32]
     known: npt.NDArray[np.bool_]
     complete_below: int
+    owned: npt.NDArray[np.bool_]
     special_text: Mapping[int, str]
-    _owned: npt.NDArray[np.bool_] = field(repr=False)
 
     @classmethod
     def from_tokens(
@@ -70,7 +72,7 @@ class TokenBytes:
             )
         spelled = [b"\0" if i in literals else piece or b"" for i, piece in enumerate(pieces)]
         flat = np.frombuffer(b"".join(spelled), np.uint8).astype(np.int32)
-        lengths = np.fromiter(map(len, spelled), np.int32, len(spelled))
+        lengths = np.fromiter(map(len, spelled), np.int64, len(spelled))
         starts = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
         special_ids = np.fromiter(literals, np.int64, len(literals))
         flat[starts[special_ids]] = _SPECIAL + special_ids
@@ -84,7 +86,7 @@ class TokenBytes:
             known=np.array(known, bool),
             complete_below=missing[0] if missing else len(known),
             special_text=MappingProxyType(literals),
-            _owned=np.array(owned, bool),
+            owned=np.array(owned, bool),
         )
 
     @property
@@ -100,8 +102,8 @@ class TokenBytes:
     def __len__(self) -> int:
         return self.lengths.size
 
-    def symbol_lengths(self, ids: npt.ArrayLike) -> npt.NDArray[np.int32]:
-        """Symbols of each id, int32 [N].
+    def symbol_lengths(self, ids: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Symbols of each id, int64 [N].
 
         Raises:
             ByteTableError: an id is not in the vocabulary; names its position.
@@ -128,7 +130,7 @@ class TokenBytes:
             Symbols, int32 [ends[-1]], and ends, int64 [N]: token i spells symbols[ends[i - 1]:ends[i]].
         """
         lengths = self.lengths.take(ids)
-        ends = lengths.cumsum(dtype=np.int64)
+        ends = lengths.cumsum()
         # symbol k of the result is symbol k - (start of its token here) of its token in `flat`
         places = (self.starts.take(ids) - (ends - lengths)).repeat(lengths)
         places += np.arange(places.size)
@@ -161,7 +163,7 @@ class TokenBytes:
         Raises:
             ByteTableError: an id is not in the vocabulary; names its position.
         """
-        return self._owned[self._checked(ids)]
+        return self.owned[self._checked(ids)]
 
     def _literal(self, token: int) -> bytes:
         text = self.special_text.get(token)

@@ -151,7 +151,7 @@ def _ids(field: str, values: npt.ArrayLike) -> tuple[Ids, int]:
         values = _uint32_list(values)
     vector = _vector(field, values)
     if not vector.size:
-        return _read_only(vector.astype(np.int32)), -1
+        return _read_only(vector.astype(_INT32)), -1
     if vector.dtype is not _INT32 and vector.dtype is not _UINT32:
         vector = _as_int32(field, vector)
     # a reduction by itself: the methods of arrays go through Python first. As unsigned numbers
@@ -213,7 +213,7 @@ def _logprobs(values: npt.ArrayLike, length: int) -> Floats:
             raise TurnError("logprobs", None, f"expected floats, got dtype {vector.dtype}")
         vector = vector.astype(np.float32)
     finite = np.isfinite(vector)
-    if not np.logical_and.reduce(finite):
+    if np.count_nonzero(finite) != finite.size:
         position = int(np.argmin(finite))
         raise TurnError("logprobs", position, f"expected a finite value, got {vector[position]}")
     return _read_only(vector)
