@@ -23,11 +23,20 @@ def test_a_pin_survives_json_and_verifies():
 def test_a_pin_of_real_qwen3_holds_what_was_measured():
     real = real_tokenizer("qwen3")
     pin = pin_template(real.tokenizer, token_bytes=real.token_bytes)
-    assert pin.opener_ids == (151644, 77091, 198)
+    assert pin.opener_ids == pin.history_opener_ids == (151644, 77091, 198)
     assert pin.closing_ids == (151645, 198)
     assert pin.special_ids["<|im_end|>"] == 151645
     assert ("tool", "tool") in pin.groups
     TemplatePin.from_json(pin.to_json()).verify(real.tokenizer, token_bytes=real.token_bytes)
+
+
+def test_an_opener_that_history_shortens_is_pinned_both_ways():
+    # without thinking, the generation prompt ends in an empty thought that history leaves out
+    real = real_tokenizer("qwen3")
+    arguments = {"enable_thinking": False}
+    pin = pin_template(real.tokenizer, template_arguments=arguments, token_bytes=real.token_bytes)
+    assert pin.history_opener_ids == (151644, 77091, 198)
+    assert pin.opener_ids == (151644, 77091, 198, 151667, 271, 151668, 271)
 
 
 def changed_template(tokenizer):

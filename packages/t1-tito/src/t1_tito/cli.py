@@ -72,7 +72,7 @@ source_index, as other stacks write them, are located in the turns."""
         "--opener",
         type=_ids,
         metavar="ID,ID..",
-        help="ids that open an assistant message, as history has them (see opener_ids of a template "
+        help="ids that open an assistant message, as history has them (see history_opener_ids of a template "
         "pin): also find messages that no turn recorded",
     )
     command.add_argument(

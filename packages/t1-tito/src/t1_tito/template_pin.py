@@ -14,12 +14,13 @@ from .chat_tokenizer import ChatTemplate, ChatTokenizer, byte_table, digest
 from .errors import TemplateError
 from .inert_text import InertText
 from .suffix_locality import SuffixLocality
-from .template_probes import Group
+from .template_probes import Group, common_length
 from .token_bytes import TokenBytes
 from .turn_suffix import SuffixRenderer
 
 DEFAULT_PINNED_GROUPS: tuple[Group, ...] = (("user",), ("tool",), ("tool", "tool"))
 _VERSION = 1
+_IDS = ("opener_ids", "history_opener_ids", "closing_ids")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class TemplatePin:
         template_arguments: what the template was given besides messages and tools.
         special_ids: id of each special token by its literal text.
         opener_ids: ids that open an assistant turn (the generation prompt).
+        history_opener_ids: those of them that history repeats before an assistant's content; what an
+            audit looks for.
         closing_ids: ids that the template puts behind an assistant's content.
         groups: appended roles whose suffix is independent of the history.
     """
@@ -42,6 +45,7 @@ class TemplatePin:
     template_arguments: Mapping[str, Any]
     special_ids: Mapping[str, int]
     opener_ids: tuple[int, ...]
+    history_opener_ids: tuple[int, ...]
     closing_ids: tuple[int, ...]
     groups: tuple[Group, ...]
 
@@ -60,14 +64,13 @@ class TemplatePin:
             fields: dict[str, Any] = json.loads(text)
             version = fields.pop("schema_version")
             pin = cls(**fields)
-            opener, closing = tuple(pin.opener_ids), tuple(pin.closing_ids)
+            ids = {name: tuple(getattr(pin, name)) for name in _IDS}
             groups = tuple(tuple(group) for group in pin.groups)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise TemplateError(f"not a template pin: {type(error).__name__}: {error}") from error
         if version != _VERSION:
             raise TemplateError(f"template pin: schema_version {version!r} is not {_VERSION}")
-        fields |= {"opener_ids": opener, "closing_ids": closing, "groups": groups}
-        return cls(**fields)
+        return cls(**fields | ids | {"groups": groups})
 
     def verify(
         self,
@@ -139,12 +142,15 @@ def pin_template(
         locality.require(group)
     table = byte_table(tokenizer, token_bytes)
     suffixes = SuffixRenderer(template, table, frozenset(), InertText(()))
+    opener = tuple(template.encode(suffixes.opener))
+    history = tuple(template.encode(suffixes.history_opener()))
     return TemplatePin(
         template_sha256=digest(template.source),
         tokenizer_sha256=_tokenizer_digest(tokenizer, table),
         template_arguments=template.arguments,
         special_ids={text: token for token, text in sorted(table.special_text.items())},
-        opener_ids=tuple(template.encode(suffixes.opener)),
+        opener_ids=opener,
+        history_opener_ids=opener[: common_length(opener, history)],
         closing_ids=tuple(template.encode(suffixes.ending)),
         groups=tuple(groups),
     )

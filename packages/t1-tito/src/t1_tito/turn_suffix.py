@@ -93,6 +93,12 @@ class SuffixRenderer:
         text = self._render(marked, generation_prompt=True)
         return self._inert.pieces(text, mark, count)
 
+    def history_opener(self) -> str:
+        """Text between a user's line and an assistant's content once further messages follow."""
+        before = self._render(OPENING)
+        text = self._render([*OPENING, self._stub({}), *OPENING])
+        return text.partition(STUB)[0].removeprefix(before)
+
     def after(
         self, stored: Message, appended: Sequence[Message], last_id: int, open_marks: Sequence[str]
     ) -> TurnSuffix:
