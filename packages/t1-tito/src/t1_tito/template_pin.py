@@ -64,13 +64,13 @@ class TemplatePin:
             fields: dict[str, Any] = json.loads(text)
             version = fields.pop("schema_version")
             pin = cls(**fields)
-            ids = {name: tuple(getattr(pin, name)) for name in _IDS}
-            groups = tuple(tuple(group) for group in pin.groups)
+            tuples: dict[str, Any] = {name: tuple(getattr(pin, name)) for name in _IDS}
+            tuples["groups"] = tuple(tuple(group) for group in pin.groups)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise TemplateError(f"not a template pin: {type(error).__name__}: {error}") from error
         if version != _VERSION:
             raise TemplateError(f"template pin: schema_version {version!r} is not {_VERSION}")
-        return cls(**fields | ids | {"groups": groups})
+        return cls(**fields | tuples)
 
     def verify(
         self,
