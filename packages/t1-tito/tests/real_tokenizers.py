@@ -202,7 +202,8 @@ def cache_root() -> Path:
 
 def digest_of(folder: Path) -> str:
     """The digest of a folder's files, as `Package.digest` has it."""
-    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    # a module that was imported from there leaves its bytecode
+    files = sorted(path for path in folder.glob("*") if path.is_file())
     lines = [f"{sha256(path.read_bytes()).hexdigest()} {path.name}\n" for path in files]
     return sha256("".join(lines).encode()).hexdigest()
 

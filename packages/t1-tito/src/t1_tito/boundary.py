@@ -77,7 +77,8 @@ class Policy:
         repair: "keep" leaves prompt and completion as they were sampled and lets the later prompt's
             spelling go. "rewrite" removes the dropped ids of a NORMALIZED boundary from the stream,
             so that it equals the later prompt: u sampled tokens lose their loss, and with s > 0 the
-            completion stands behind a prompt that it was not sampled under.
+            completion stands behind a prompt that it was not sampled under. A scaffold longer than what
+            the turn added to the stream is kept.
         ladder: "proven" admits a drop only where nothing is lost or doubled, and compares bytes.
             "paper" is the ladder as printed: any (s, u) of the grid whose prefix matches, and
             decoded text instead of bytes. It doubles text where drift is near a completion's end

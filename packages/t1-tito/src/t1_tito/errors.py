@@ -128,7 +128,26 @@ class TemplateError(TitoError, ValueError):
 
 
 class AdapterError(TitoError, ValueError):
-    """A record of another framework lacks a field or contradicts itself; raised by adapters."""
+    """A record of another framework lacks a field or contradicts itself; raised by adapters.
+
+    Attributes:
+        where: which record, as the message names it; None where there is only one.
+        field: name of the offending field, None where several disagree.
+        position: index inside that field, None where the whole field is wrong.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: str | None = None,
+        field: str | None = None,
+        position: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.where = where
+        self.field = field
+        self.position = position
 
 
 class FileFormatError(TitoError, ValueError):

@@ -11,9 +11,10 @@ its shapes. It knows no text, no tokenizer and no neighbouring turn.
 """
 
 from array import array
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +79,7 @@ class Turn:
     finish_reason: FinishReason
     base_length: int
     synthetic_length: int
-    largest_id: int
+    largest_id: int = field(init=False)
 
     def __init__(
         self,
@@ -147,12 +148,15 @@ def _vector(field: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
 
 def _ids(field: str, values: npt.ArrayLike) -> tuple[Ids, int]:
     """The ids as int32 and the largest of them, -1 where there are none."""
+    given = values
     if isinstance(values, list) and values and not isinstance(values[0], bool):
         values = _uint32_list(values)
     vector = _vector(field, values)
     if not vector.size:
         return _read_only(vector.astype(_INT32)), -1
     if vector.dtype is not _INT32 and vector.dtype is not _UINT32:
+        if vector.dtype.kind not in "iu":
+            raise _type_error(field, given, "integer token ids", int | np.integer)
         vector = _as_int32(field, vector)
     # a reduction by itself: the methods of arrays go through Python first. As unsigned numbers
     # negative ids are the largest, so that one pass checks both ends
@@ -165,15 +169,24 @@ def _ids(field: str, values: npt.ArrayLike) -> tuple[Ids, int]:
 
 
 def _as_int32(field: str, vector: npt.NDArray[Any]) -> Ids:
-    if vector.dtype.kind not in "iu":
-        raise TurnError(field, None, f"expected integer token ids, got dtype {vector.dtype}")
-    if int(vector.max()) > _LARGEST_ID:
-        position = int(np.argmax(vector > _LARGEST_ID))
-        raise _id_error(field, position, int(vector[position]))
-    if int(vector.min()) < 0:
-        position = int(np.argmax(vector < 0))
+    wrong = (vector < 0) | (vector > _LARGEST_ID)
+    if wrong.any():
+        position = int(np.argmax(wrong))
         raise _id_error(field, position, int(vector[position]))
     return vector.astype(np.int32)
+
+
+def _type_error(field: str, given: npt.ArrayLike, expected: str, wanted: Any) -> TurnError:
+    """Names the first value of another type; of an array, which has one type, none in particular."""
+    if isinstance(given, np.ndarray):
+        return TurnError(field, None, f"expected {expected}, got dtype {given.dtype}")
+    values = list(cast("Iterable[object]", given))
+    wrong = [isinstance(value, bool) or not isinstance(value, wanted) for value in values]
+    if not any(wrong):
+        # integers beyond those of any dtype
+        return TurnError(field, None, f"expected {expected}, got dtype {np.asarray(values).dtype}")
+    position = wrong.index(True)
+    return TurnError(field, position, f"expected {expected}, got {values[position]!r}")
 
 
 def _id_error(field: str, position: int, found: int) -> TurnError:
@@ -199,6 +212,7 @@ def _float32_list(values: list[Any]) -> npt.ArrayLike:
 
 
 def _logprobs(values: npt.ArrayLike, length: int) -> Floats:
+    given = values
     if isinstance(values, list) and values and not isinstance(values[0], bool):
         values = _float32_list(values)
     vector = _vector("logprobs", values)
@@ -210,7 +224,7 @@ def _logprobs(values: npt.ArrayLike, length: int) -> Floats:
         )
     if vector.dtype is not _FLOAT32:
         if vector.size and vector.dtype.kind not in "fiu":
-            raise TurnError("logprobs", None, f"expected floats, got dtype {vector.dtype}")
+            raise _type_error("logprobs", given, "floats", int | float | np.number)
         vector = vector.astype(np.float32)
     finite = np.isfinite(vector)
     if np.count_nonzero(finite) != finite.size:
