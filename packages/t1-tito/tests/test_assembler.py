@@ -1,5 +1,8 @@
 """How turns become chunks, one at a time: growth, errors, branches, and the rewriting policy."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -140,6 +143,11 @@ def test_a_vocabulary_size_bounds_the_ids_without_a_table():
         assembler.add(Turn([1, 10], [1], [-1], 0, 0, "stop"))
 
 
+def test_what_is_no_turn_is_refused():
+    with pytest.raises(TurnError, match="turn 0, turn: expected a Turn, got dict"):
+        Assembler().add({"prompt_ids": [1]})
+
+
 def test_a_trial_without_turns_is_refused():
     with pytest.raises(TurnError, match="at least one turn"):
         Assembler().finish()
@@ -163,6 +171,32 @@ def test_a_delta_may_repeat_less_than_the_prompt_shares():
     turns = [turn("user a assistant", "a b end"), turn("ab end c", "d", base_length=3)]
     whole = [turns[0], turn("user a assistant ab end c", "d")]
     assert rows(assemble(turns, TABLE)) == rows(assemble(whole, TABLE))
+
+
+@pytest.mark.parametrize("copied", [lambda it: pickle.loads(pickle.dumps(it)), copy.deepcopy])
+def test_trials_and_assemblers_can_be_copied(copied):
+    turns = [turn("user a assistant", "a b end"), turn("user a assistant ab end c", "d")]
+    assembler = Assembler(TABLE)
+    assembler.add(turns[0])
+    twin = copied(assembler)
+    twin.add(turns[1])
+    trial = copied(twin.finish())
+    assert rows(trial) == rows(assemble(turns, TABLE))
+    assert (trial.turns, trial.metadata) == (twin.finish().turns, {})
+    with pytest.raises(ValueError, match="read-only"):
+        trial.chunks[0].tokens[0] = 1
+
+
+def test_after_rewriting_records_say_where_completions_stand():
+    turns = [
+        turn("user a assistant think nothink", "b end"),
+        turn("user a assistant b end user c assistant think nothink", "d end"),
+    ]
+    trial = assemble(turns, TABLE, policy=Policy(repair="rewrite"))
+    (chunk,) = trial.chunks
+    for record, one in zip(trial.turns, turns, strict=True):
+        stands = chunk.tokens[record.start : record.start + record.completion_length]
+        assert stands.tolist() == one.completion_ids.tolist()
 
 
 def test_growth_leaves_every_position_in_place():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t1_tito import Assembler, FidelityError, assemble, gather
+from t1_tito import Assembler, BoundaryCase, FidelityError, Policy, Turn, assemble, gather
 from t1_tito.errors import TitoError
 from t1_tito.session import Session
 from t1_tito.testing import (
@@ -89,6 +89,54 @@ def test_the_naive_twin_gives_the_same_trial_without_a_byte_table(trial):
     same_trial(
         assemble(trial.turns, stop_ids=stops), reference_assemble(trial.turns, stop_ids=stops)
     )
+
+
+REWRITE = Policy(repair="rewrite")
+
+
+@given(simulated_trials())
+def test_the_naive_twin_gives_the_same_trial_where_the_stream_is_rewritten(trial):
+    turns, table = trial.turns, trial.chat.token_bytes
+    same_trial(
+        assemble(turns, table, policy=REWRITE), reference_assemble(turns, table, policy=REWRITE)
+    )
+
+
+TINY = TinyChat().tokenizer
+OPENS, STOP = TINY.id_of("<|im_start|>"), TINY.id_of("<|im_end|>")
+
+
+@pytest.mark.parametrize("assembled", [assemble, reference_assemble])
+def test_a_rewritten_stream_is_what_the_later_prompt_shows(assembled):
+    # the later prompt lacks the line break before the completion, and the stop token behind it
+    first, later = [112, OPENS, 10], [112, OPENS, 97, OPENS, 10]
+    turns = [
+        Turn(first, [97, STOP], [-0.5, -0.25], 0, 0, "stop"),
+        Turn(later, [98, STOP], [-0.125, -1.0], 0, 0, "stop"),
+    ]
+    trial = assembled(turns, TINY.token_bytes, policy=REWRITE)
+    (chunk,) = trial.chunks
+    assert trial.boundaries[0].case is BoundaryCase.NORMALIZED
+    assert chunk.tokens.tolist() == [*later, 98, STOP]
+    assert chunk.loss_mask.tolist() == [False, False, True, False, False, True, True]
+    assert [turn.start for turn in trial.turns] == [2, 5]
+    (kept,) = assembled(turns, TINY.token_bytes).chunks
+    assert kept.tokens.tolist() == [*first, 97, STOP, OPENS, 10, 98, STOP]
+
+
+@pytest.mark.parametrize("assembled", [assemble, reference_assemble])
+def test_a_scaffold_longer_than_what_the_last_turn_added_stays(assembled):
+    opening = [112, OPENS, 10]
+    turns = [
+        Turn(opening, [97, 32], [-0.5, -0.25], 0, 0, "length"),
+        Turn([*opening, 97, 32, 10], [98], [-0.5], 0, 0, "length"),
+        # of the scaffold that it lacks, the second turn added the line break only
+        Turn([*opening, 97, 98, 99, 32, 10], [100], [-0.5], 0, 0, "length"),
+    ]
+    trial = assembled(turns, TINY.token_bytes, policy=REWRITE)
+    assert trial.boundaries[1].scaffold_dropped == 2
+    (chunk,) = trial.chunks
+    assert chunk.tokens.tolist() == [*opening, 97, 32, 10, 98, 99, 32, 10, 100]
 
 
 def same_trial(ours, reference):

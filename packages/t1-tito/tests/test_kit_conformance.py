@@ -6,8 +6,8 @@ from functools import cache
 import pytest
 import subjects
 
-from t1_tito import FidelityError, FileFormatError
-from t1_tito.testing import Conformance, Status, TinyChat, conforms, run_case
+from t1_tito import FidelityError, FileFormatError, Turn
+from t1_tito.testing import Case, Conformance, Failure, Status, TinyChat, conforms, run_case
 from t1_tito.testing.cases import read_case, write_case
 from t1_tito.testing.checks import CHECKS
 from t1_tito.testing.samples import read_samples
@@ -88,6 +88,24 @@ def test_a_case_runs_again_as_it_was(tmp_path):
     assert not outcome.passed
     assert outcome.failure.problem == failure.problem
     assert "once broken" in str(outcome)
+
+
+def test_a_case_is_printed_with_its_text(tmp_path):
+    turn = Turn([97, 98], [99], [-0.5], 0, 0, "length")
+    case = Case([turn], TinyChat().token_bytes)
+    lines = ["  0: 0 kept ‖ [97, 98] -> [99] length", "     'ab' -> 'c'"]
+    assert repr(case).splitlines()[1:] == lines
+    # what is read back knows the bytes of its ids, too
+    failure = Failure("emit", 0, 2, "another id", case)
+    _, again = read_case(write_case(tmp_path, failure, "subjects:own"))
+    assert repr(again) == repr(case)
+
+
+def test_a_case_whose_subject_is_elsewhere_says_where_to_run_it(tmp_path):
+    failure = Failure("emit", 0, 2, "another id", Case([], TinyChat().token_bytes))
+    path = write_case(tmp_path, failure, "buggy:assemble")
+    with pytest.raises(FileFormatError, match="No module named 'buggy': run it from the folder"):
+        run_case(path)
 
 
 def test_a_case_passes_once_its_subject_is_mended(tmp_path):

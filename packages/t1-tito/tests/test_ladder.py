@@ -135,6 +135,34 @@ def test_whitespace_that_is_said_again_is_not_dropped():
     assert boundary(first, turn("user assistant a end user assistant", "b")).case == "normalized"
 
 
+def test_a_mark_that_comes_behind_other_whitespace_is_not_dropped():
+    # the model left out the newline before the closing mark; dropping both would say it twice
+    first = turn("user assistant", "think a nothink end")
+    later = turn("user assistant think a nl nothink nlnl end user assistant", "b end")
+    assert boundary(first, later).reason is Reason.TEXT_CHANGED
+    only_mark = turn("user assistant", "think a nothink", finish=FinishReason.LENGTH)
+    assert boundary(only_mark, later).case == "split"
+
+
+def test_whitespace_is_dropped_only_where_the_turn_ends():
+    first = turn("user assistant", "a space", finish=FinishReason.LENGTH)
+    assert boundary(first, turn("user assistant a b user assistant", "b")).case == "split"
+    assert boundary(first, turn("user assistant a nl end user assistant", "b")).case == "normalized"
+
+
+def test_a_retry_after_the_same_short_answer_is_a_rollback_and_no_scaffold():
+    history = "user a assistant b end user c assistant"
+    retry = boundary(turn(history, "b end"), turn(history, "d end"), stop_ids=ids("end"))
+    assert (retry.case, retry.reason) == (BoundaryCase.SPLIT, Reason.ROLLBACK)
+    assert boundary(turn(history, "b end"), turn(history, "d end"), None).case == "split"
+
+
+def test_what_ends_a_turn_is_no_scaffold():
+    # the empty answer must not be found in the user's end
+    first = turn("user a end assistant", "end")
+    assert boundary(first, turn("user a end user c end assistant", "d end")).case == "split"
+
+
 def test_the_bounds_of_the_grid_are_kept():
     first = turn(f"user a {SCAFFOLD}", "b end end")
     lacks_scaffold = turn(f"user a assistant b end end user c {SCAFFOLD}", "d")

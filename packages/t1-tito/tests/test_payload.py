@@ -62,6 +62,49 @@ def test_equation_14_copies_a_neighbour_only_where_the_next_token_has_no_loss():
     assert all(not chunk.loss_mask[j + 1] for j in gathered.placeholders[:-1])
 
 
+def test_the_last_row_of_a_turn_is_the_next_turns_where_that_repeats_every_id():
+    turns = [
+        turn("user a", "b", finish="abort"),
+        turn("user a b", "c end"),
+        turn("user a b c end x", "d"),
+    ]
+    trial = assemble(turns, TABLE)
+    (chunk,) = trial.chunks
+    with pytest.raises(PayloadError, match="the next position carries loss"):
+        gather(chunk, captures(turns), missing="neighbour")
+    gathered = gather(chunk, captures(turns), missing="neighbour", boundaries=trial.boundaries)
+    # the token behind which the next turn goes on at once, and the last token of all
+    assert gathered.rows[2].tolist() == [1, 2]
+    assert gathered.placeholders.tolist() == [len(chunk) - 1]
+
+
+def test_a_row_behind_a_repaired_boundary_stays_a_placeholder():
+    turns = drifted_turns()
+    trial = assemble(turns, TABLE)
+    (chunk,) = trial.chunks
+    gathered = gather(chunk, captures(turns), missing="neighbour", boundaries=trial.boundaries)
+    assert gathered.placeholders.tolist() == [4, len(chunk) - 1]
+
+
+@pytest.mark.parametrize(
+    ("payloads", "options", "message"),
+    [
+        ([np.float32(1)], {}, "expected rows"),
+        ([np.zeros((3, 2))], {"first_index": [0, 0]}, "2 values of first_index for 1 payloads"),
+        ([np.zeros((2, 2))], {"missing": "fill", "fill": [1, 2, 3]}, "fill= is no row"),
+    ],
+)
+def test_malformed_payloads_are_named(payloads, options, message):
+    (chunk,) = assemble([turn("a b", "c")]).chunks
+    with pytest.raises(PayloadError, match=message):
+        gather(chunk, payloads, **options)
+    assert gather(chunk, [[[1], [2], [3]]], first_index=np.array([0])).rows.tolist() == [
+        [1],
+        [2],
+        [3],
+    ]
+
+
 def test_a_row_that_predicts_a_sampled_token_is_never_copied():
     turns = drifted_turns()
     (chunk,) = assemble(turns, TABLE).chunks

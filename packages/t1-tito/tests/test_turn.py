@@ -1,3 +1,4 @@
+import copy
 import pickle
 
 import numpy as np
@@ -72,6 +73,8 @@ def test_an_unfinished_turn_may_have_sampled_nothing(finish):
         ({"synthetic_length": 3}, "synthetic_length", None),
         ({"version_received": "7"}, "version_received", None),
         ({"finish_reason": "done"}, "finish_reason", None),
+        ({"finish_reason": []}, "finish_reason", None),
+        ({"logprobs": [-0.1, 10**400, -0.2]}, "logprobs", None),
     ],
 )
 def test_a_malformed_field_is_named_with_its_position(changes, field, position):
@@ -99,10 +102,13 @@ def test_errors_survive_pickling():
     )
 
 
-def test_a_turn_survives_pickling():
-    copied = pickle.loads(pickle.dumps(turn(base_length=4)))
-    assert copied.completion_ids.tolist() == [3, 4, 5]
-    assert copied.base_length == 4
+@pytest.mark.parametrize("copied", [lambda t: pickle.loads(pickle.dumps(t)), copy.deepcopy])
+def test_a_copied_turn_is_the_same_and_read_only(copied):
+    twin = copied(turn(base_length=4, synthetic_length=1))
+    assert twin.completion_ids.tolist() == [3, 4, 5]
+    assert (twin.base_length, twin.synthetic_length, twin.largest_id) == (4, 1, 5)
+    with pytest.raises(ValueError, match="read-only"):
+        twin.completion_ids[0] = 9
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint16, ">i4"])

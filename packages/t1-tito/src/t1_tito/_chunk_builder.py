@@ -7,15 +7,13 @@ them.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from .trial import Chunk, Kind
 from .turn import Floats, Ids
-
-_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class _Addition(NamedTuple):
@@ -90,8 +88,10 @@ class ChunkBuilder:
         """Remove `scaffold` positions before the last completion, and `tail` from its end."""
         last = self._additions[-1]
         kept = last.completion.size - tail
+        context = last.context[: last.context.size - scaffold]
         self._additions[-1] = last._replace(
-            context=last.context[: last.context.size - scaffold],
+            context=context,
+            synthetic=min(last.synthetic, context.size),
             completion=last.completion[:kept],
             logprobs=last.logprobs[:kept],
         )
@@ -122,19 +122,14 @@ class ChunkBuilder:
         logprobs[loss_mask] = np.concatenate(lps)
         pieces = [ids for pair in zip(contexts, completions, strict=True) for ids in pair]
         return Chunk(
-            tokens=_frozen(np.concatenate(pieces)),
-            loss_mask=_frozen(loss_mask),
-            logprobs=_frozen(logprobs),
-            source_turn=_frozen(np.repeat(np.repeat(np.array(turns, np.int32), 3), lengths)),
-            source_index=_frozen(source_index),
-            kind=_frozen(kind),
+            tokens=np.concatenate(pieces),
+            loss_mask=loss_mask,
+            logprobs=logprobs,
+            source_turn=np.repeat(np.repeat(np.array(turns, np.int32), 3), lengths),
+            source_index=source_index,
+            kind=kind,
         )
 
 
 def _sizes(arrays: Sequence[Ids]) -> npt.NDArray[np.int64]:
     return np.array([array.size for array in arrays], np.int64)
-
-
-def _frozen(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
-    array.flags.writeable = False
-    return array

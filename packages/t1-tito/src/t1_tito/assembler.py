@@ -77,7 +77,7 @@ class Assembler:
 
     Args:
         token_bytes: the byte table of the tokenizer. Without it a prompt that spells history in
-            other ids splits, and only `stop_ids` may be missing from a completion's end.
+            other ids splits, and only `stop_ids` may be missing, at a completion's end.
         policy: bounds and kind of repair.
         stop_ids: ids that end a turn. Where given, a turn that stopped must end in one of them.
         vocabulary_size: ids must be smaller; with a byte table they must be in the table.
@@ -190,6 +190,8 @@ class Assembler:
         return twin
 
     def _check(self, index: int, turn: Turn) -> None:
+        if type(turn) is not Turn:
+            raise TurnError("turn", None, f"expected a Turn, got {type(turn).__name__}", index)
         if turn.version_sent != turn.version_received:
             raise VersionError(index, turn.version_sent, turn.version_received)
         if turn.base_length > self._state.history.length:
@@ -243,6 +245,7 @@ class Assembler:
             earlier=self._state.history,
             prompt_length=earlier.prompt_length,
             completion=self._state.completion,
+            finish=earlier.finish_reason,
             turn=turn,
             shared=shared,
             token_bytes=self._table,
@@ -255,7 +258,7 @@ class Assembler:
         if fork:
             reason, detail = Reason.FORK, "the caller opened a new branch"
         else:
-            reason, detail = split_reason(seam, earlier.finish_reason, self._state.turn_ends())
+            reason, detail = split_reason(seam, self._state.turn_ends())
         length = turn.prompt_length
         return Boundary(
             index, BoundaryCase.SPLIT, reason, 0, 0, None, 0, length, 0, seam.cost, detail
@@ -284,6 +287,8 @@ class Assembler:
         s, u = boundary.scaffold_dropped, boundary.tail_dropped
         if s <= self._state.open.last_context_length:
             self._state.open.cut(s, u)
+            record = self._state.records[-1]
+            self._state.records[-1] = record._replace(start=record.start - s)
 
     def _open_chunk(self, turn: Turn, kind: Kind) -> None:
         self._append(turn, self._prompt_from(turn, 0), 0, kind)

@@ -7,10 +7,13 @@ s the smallest u is A less the common prefix of a and p'[P-s:], and only s >= P-
 A drop is admitted where it is proven that the stream, which keeps p and a as they were sampled,
 neither loses nor doubles text:
 
-    s > 0   the dropped ids also end p': they are the scaffold that every prompt ends with; and some
-            of a is matched behind the cut
-    u > 0   each dropped token is special or whitespace, and what follows in p' starts with a symbol
-            that none of them holds, so that nothing dropped is said again
+    s > 0   the dropped ids are special or whitespace and end no turn; p' ends in the same ids, behind
+            where it goes on: they are the scaffold that every prompt ends with; and some of a is
+            matched behind the cut
+    u > 0   each dropped token is whitespace or ends a turn, and p' goes on, whitespace aside, with
+            another special token, so that nothing dropped is said again
+
+Without a byte table s is 0, and only `stop_ids` are dropped, with another id behind them.
 
 It reads ids and, through a byte table, symbols. It changes nothing.
 """
@@ -23,11 +26,12 @@ import numpy.typing as npt
 
 from ._history import History, common_prefix
 from .boundary import BoundaryCase, Policy, Reason
-from .token_bytes import TokenBytes
-from .turn import Ids, Turn
+from .token_bytes import SPECIAL, TokenBytes
+from .turn import FinishReason, Ids, Turn
 
-# enough tokens to see a symbol, even if some spell nothing
+# enough tokens to see what follows whitespace, even if some spell nothing
 _HEAD = 8
+_SPACE = frozenset(b" \t\n\r\v\f")
 # mismatches show early; a first look at so many tokens spares reading a long history
 _FIRST_LOOK = 64
 
@@ -40,10 +44,11 @@ class Seam:
         earlier: T of the earlier turn.
         prompt_length: P.
         completion: int32 [A], a.
+        finish: why its sampling ended.
         turn: the later turn.
         shared: L.
         token_bytes: the byte table, or None.
-        stop_ids: ids that end a turn; all that may be dropped without a byte table.
+        stop_ids: ids that are known to end a turn.
         policy: bounds and ladder.
         cost: ids and symbols read so far.
     """
@@ -51,6 +56,7 @@ class Seam:
     earlier: History
     prompt_length: int
     completion: Ids
+    finish: FinishReason
     turn: Turn
     shared: int
     token_bytes: TokenBytes | None
@@ -62,6 +68,13 @@ class Seam:
     def later_length(self) -> int:
         """|p'|."""
         return self.turn.prompt_length
+
+    @property
+    def turn_enders(self) -> frozenset[int]:
+        """Ids that end a turn: those known, and the one that the earlier turn stopped on."""
+        if self.finish is not FinishReason.STOP:
+            return self.stop_ids
+        return self.stop_ids | {int(self.completion[-1])}
 
     def before(self, start: int, stop: int) -> Ids:
         """Ids [start:stop) of p‖a."""
@@ -141,7 +154,7 @@ def normalized(seam: Seam) -> Match | None:
         else:
             u = P + a.size - seam.shared
         better = best is None or s + u < sum(best)
-        if better and tail_is_dropped(seam, s, u, behind=P - s + a.size - u):
+        if better and drop_is_proven(seam, s, u, behind=P - s + a.size - u):
             best = s, u
     if best is None:
         return None
@@ -224,7 +237,7 @@ def respelled(seam: Seam, s: int) -> Respelling:
     b, e = _token_at(ends_after, prompt_end), _token_at(ends_after, completion_end)
     if b is None or e is None:
         return Respelling(None, straddled=u == 0)
-    if not tail_is_dropped(seam, s, u, behind=start + e):
+    if not drop_is_proven(seam, s, u, behind=start + e):
         return Respelling(None)
     # a completion that was partly shared starts where the prompt ends
     begins = start + b if edge or s else P
@@ -234,10 +247,13 @@ def respelled(seam: Seam, s: int) -> Respelling:
     return Respelling(Match(BoundaryCase.RETOKENIZED, Reason.SAME_BYTES, s, u, span, drifted))
 
 
-def tail_is_dropped(seam: Seam, s: int, u: int, behind: int) -> bool:
-    """Whether u ids may be dropped from the completion's end, given where p' goes on."""
+def drop_is_proven(seam: Seam, s: int, u: int, behind: int) -> bool:
+    """Whether s and u ids may be dropped, given where p' goes on; s is one of `_scaffolds`."""
+    if s and seam.later_length - behind < s:
+        # the scaffold that ends p' would be part of what was matched
+        return False
     if u == 0:
-        return s == 0 or behind < seam.later_length
+        return True
     a, table = seam.completion, seam.token_bytes
     if u > min(seam.policy.max_tail, a.size) or (s > 0 and u == a.size):
         return False
@@ -249,9 +265,29 @@ def tail_is_dropped(seam: Seam, s: int, u: int, behind: int) -> bool:
     if table is None:
         known = seam.stop_ids.issuperset(dropped.tolist())
         return known and following.size > 0 and following[0] not in dropped
-    next_symbols = seam.symbols(following)
-    said_again = not next_symbols.size or next_symbols[0] in seam.symbols(dropped)
-    return bool(table.owned[dropped].all()) and not said_again
+    return _is_owned_tail(seam, dropped) and _goes_on(
+        seam.symbols(following), seam.symbols(dropped)
+    )
+
+
+def _is_owned_tail(seam: Seam, dropped: Ids) -> bool:
+    """Whether each token is whitespace or ends a turn."""
+    assert seam.token_bytes is not None, "tokens are looked at only with a byte table"
+    enders = seam.turn_enders
+    special = seam.token_bytes.special_text
+    return bool(seam.token_bytes.owned[dropped].all()) and all(
+        token in enders for token in dropped.tolist() if token in special
+    )
+
+
+def _goes_on(following: npt.NDArray[np.int32], dropped: npt.NDArray[np.int32]) -> bool:
+    """Whether what follows starts with nothing that was dropped and comes to another special token."""
+    said = set(dropped.tolist())
+    symbols = following.tolist()
+    if not symbols or symbols[0] in said:
+        return False
+    behind_space = next((symbol for symbol in symbols if symbol not in _SPACE), 0)
+    return behind_space >= SPECIAL and behind_space not in said
 
 
 def as_printed(seam: Seam) -> Match | None:
@@ -291,9 +327,15 @@ def _scaffolds(seam: Seam, *, first_ids: bool) -> list[int]:
     largest = min(seam.policy.max_scaffold, P - 1, seam.later_length)
     if largest < 1 or not A:
         return found
+    if seam.token_bytes is None:
+        return found
     ours = seam.before(P - largest, P)[::-1]
     if first_ids and L >= P and not (ours == seam.completion[0]).any():
         return found
+    # the scaffold is special or whitespace, and nothing that ends a turn
+    owned = seam.token_bytes.owned[ours] & ~np.isin(ours, list(seam.turn_enders))
+    largest = ours.size if owned.all() else int(owned.argmin())
+    ours = ours[:largest]
     # the dropped ids end both prompts
     theirs = seam.after(seam.later_length - largest, seam.later_length)[::-1]
     largest = common_prefix(ours, theirs)

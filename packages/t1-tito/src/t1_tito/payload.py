@@ -6,6 +6,9 @@ expert ids are gathered the same way. A position without a row is an error unles
 what stands in for it (equation 14):
 
     a neighbour's row may be copied to j only where position j + 1 carries no loss
+
+Engines return no row for the last token of T, which predicts nothing. Where the next turn repeats every
+id, its payload has that row, and it is no placeholder.
 """
 
 from collections.abc import Sequence
@@ -16,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from .boundary import Boundary, BoundaryCase
 from .errors import PayloadError
 from .trial import Chunk
 
@@ -40,6 +44,7 @@ def gather(
     missing: Literal["raise", "fill", "neighbour"] = "raise",
     fill: npt.ArrayLike | None = None,
     first_index: Sequence[int] | None = None,
+    boundaries: Sequence[Boundary] = (),
     budget: int | None = None,
 ) -> Gathered:
     """Collect payload rows in the order of a chunk's tokens, in O(N).
@@ -53,6 +58,8 @@ def gather(
         fill: the value for "fill".
         first_index: for each turn, the index in T_i that row 0 belongs to; 0 where not given. Engines
             that return rows for new tokens only start at `base_length`.
+        boundaries: of the trial. With them a row that a turn lacks is taken from the turn behind a
+            STRICT one, which saw the same ids.
         budget: most positions that may be filled or copied; None for any number.
 
     Returns:
@@ -64,31 +71,60 @@ def gather(
     """
     if (missing == "fill") != (fill is not None):
         raise PayloadError(0, None, 'fill= and missing="fill" belong together')
+    starts = _first_indices(per_turn, first_index)
     used = np.unique(chunk.source_turn)
     first = _payload(per_turn, int(used[0]))
     rows = np.zeros((len(chunk), *first.shape[1:]), first.dtype)
     present = np.zeros(len(chunk), bool)
+    repeated = {b.turn_index - 1 for b in boundaries if b.case is BoundaryCase.STRICT}
     for start, stop in runs(chunk.source_turn):
         turn = int(chunk.source_turn[start])
-        payload = _payload(per_turn, turn)
-        _require_like(first, payload, int(used[0]), turn)
-        index = chunk.source_index[start:stop] - (first_index[turn] if first_index else 0)
-        here = (index >= 0) & (index < payload.shape[0])
-        rows[start:stop][here] = payload[index[here]]
-        present[start:stop] = here
+        place = slice(start, stop)
+        # the turn itself comes last: what both have is its own
+        for source in (turn + 1, turn) if turn in repeated else (turn,):
+            payload = _payload(per_turn, source)
+            _require_like(first, payload, int(used[0]), source)
+            index = chunk.source_index[place] - starts[source]
+            here = (index >= 0) & (index < payload.shape[0])
+            rows[place][here] = payload[index[here]]
+            present[place] |= here
     placeholders = np.flatnonzero(~present)
     _require_allowed(chunk, placeholders, missing, budget)
-    if missing == "fill":
-        rows[placeholders] = fill
+    if fill is not None:
+        _fill(rows, placeholders, fill)
     elif placeholders.size:
         rows[placeholders] = rows[_neighbours(chunk, present, placeholders)]
     return Gathered(rows, placeholders)
 
 
+def _first_indices(
+    per_turn: Sequence[npt.NDArray[Any]], first_index: Sequence[int] | None
+) -> Sequence[int]:
+    if first_index is None:
+        return [0] * len(per_turn)
+    if len(first_index) != len(per_turn):
+        raise PayloadError(
+            min(len(first_index), len(per_turn)),
+            None,
+            f"{len(first_index)} values of first_index for {len(per_turn)} payloads",
+        )
+    return first_index
+
+
+def _fill(rows: npt.NDArray[Any], placeholders: npt.NDArray[np.int64], fill: npt.ArrayLike) -> None:
+    try:
+        rows[placeholders] = fill
+    except ValueError as error:
+        raise PayloadError(0, None, f"fill= is no row {rows.shape[1:]}: {error}") from error
+
+
 def _payload(per_turn: Sequence[npt.NDArray[Any]], turn: int) -> npt.NDArray[Any]:
     if turn >= len(per_turn):
         raise PayloadError(turn, None, f"missing; {len(per_turn)} payloads were given")
-    return per_turn[turn]
+    payload = np.asarray(per_turn[turn])
+    if not payload.ndim:
+        raise PayloadError(turn, None, f"expected rows, got the single value {payload}")
+    return payload
 
 
 def _require_like(

@@ -22,12 +22,11 @@ _LAST_BYTE = 255
 _TEXT_WINDOW = 4096
 
 
-def split_reason(seam: Seam, finish: FinishReason, turn_ends: Sequence[int]) -> tuple[Reason, str]:
+def split_reason(seam: Seam, turn_ends: Sequence[int]) -> tuple[Reason, str]:
     """Name a split.
 
     Args:
         seam: the boundary.
-        finish: why the earlier turn's sampling ended.
         turn_ends: |T_k| of the turns of this chunk, the earlier turn's last.
 
     Returns:
@@ -42,7 +41,7 @@ def split_reason(seam: Seam, finish: FinishReason, turn_ends: Sequence[int]) -> 
     if seam.token_bytes is None:
         return _without_bytes(seam, turn_ends), where
     if L >= P or respelled(seam, 0).straddled:
-        return _in_completion(seam, finish), where
+        return _in_completion(seam), where
     return _in_prompt(seam, turn_ends), where
 
 
@@ -61,7 +60,7 @@ def _without_bytes(seam: Seam, turn_ends: Sequence[int]) -> Reason:
     return Reason.ROLLBACK if returned else Reason.NO_BYTE_TABLE
 
 
-def _in_completion(seam: Seam, finish: FinishReason) -> Reason:
+def _in_completion(seam: Seam) -> Reason:
     """The first difference lies in the completion itself."""
     if respelled(seam, 0).straddled:
         return Reason.STRADDLING_TOKEN
@@ -70,7 +69,7 @@ def _in_completion(seam: Seam, finish: FinishReason) -> Reason:
         return text_reason
     if _is_pruned(seam):
         return Reason.PRUNED
-    return Reason.TEXT_CHANGED if finish is FinishReason.STOP else Reason.TRUNCATED_TURN
+    return Reason.TEXT_CHANGED if seam.finish is FinishReason.STOP else Reason.TRUNCATED_TURN
 
 
 def _in_prompt(seam: Seam, turn_ends: Sequence[int]) -> Reason:

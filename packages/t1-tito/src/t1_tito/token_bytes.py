@@ -14,7 +14,6 @@ files become such a table is `t1_tito.byte_tables`' business.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,8 @@ import numpy.typing as npt
 from .errors import ByteTableError
 
 _WHITESPACE = b" \t\n\r\v\f"
-_SPECIAL = 256
+SPECIAL = 256
+"""The first symbol that is no byte."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class TokenBytes:
         lengths = np.fromiter(map(len, spelled), np.int64, len(spelled))
         starts = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
         special_ids = np.fromiter(literals, np.int64, len(literals))
-        flat[starts[special_ids]] = _SPECIAL + special_ids
+        flat[starts[special_ids]] = SPECIAL + special_ids
         owned = [i in literals or not piece.strip(_WHITESPACE) for i, piece in enumerate(spelled)]
         known = [i in literals or piece is not None for i, piece in enumerate(pieces)]
         missing = [i for i, there in enumerate(known) if not there]
@@ -85,7 +85,7 @@ class TokenBytes:
             flat=flat,
             known=np.array(known, bool),
             complete_below=missing[0] if missing else len(known),
-            special_text=MappingProxyType(literals),
+            special_text=literals,
             owned=np.array(owned, bool),
         )
 

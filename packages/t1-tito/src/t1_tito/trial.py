@@ -14,7 +14,6 @@ These are plain containers; `t1_tito.audit` checks what they promise.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +58,17 @@ class Chunk:
     source_index: Ids
     kind: npt.NDArray[np.uint8]
 
+    def __post_init__(self) -> None:
+        """Make the arrays read-only views."""
+        for name in self.__slots__:
+            view = getattr(self, name).view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+
+    def __reduce__(self) -> tuple[type["Chunk"], tuple[object, ...]]:
+        """A copy is made as any chunk is."""
+        return Chunk, tuple(getattr(self, name) for name in self.__slots__)
+
     def __len__(self) -> int:
         return self.tokens.size
 
@@ -90,9 +100,6 @@ class TurnRecord(NamedTuple):
         return self.prompt_length + self.completion_length
 
 
-_NOTHING: Mapping[str, object] = MappingProxyType({})
-
-
 @dataclass(frozen=True, eq=False)
 class Trial:
     """All chunks of one trial, in order.
@@ -107,4 +114,4 @@ class Trial:
     chunks: tuple[Chunk, ...]
     boundaries: tuple[Boundary, ...]
     turns: tuple[TurnRecord, ...]
-    metadata: Mapping[str, object] = field(default_factory=lambda: _NOTHING)
+    metadata: Mapping[str, object] = field(default_factory=dict[str, object])

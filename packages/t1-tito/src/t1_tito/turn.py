@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -125,6 +126,15 @@ class Turn:
         put(self, "synthetic_length", synthetic)
         put(self, "largest_id", max(largest_prompted, largest_sampled))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """A copy is validated and read-only as any turn is."""
+        rebuild = partial(
+            Turn, base_length=self.base_length, synthetic_length=self.synthetic_length
+        )
+        versions = self.version_sent, self.version_received
+        sampled = self.completion_ids, self.logprobs
+        return rebuild, (self.prompt_ids, *sampled, *versions, self.finish_reason)
+
     @property
     def prompt_length(self) -> int:
         """P, the tokens of the whole prompt."""
@@ -207,7 +217,7 @@ def _uint32_list(values: list[Any]) -> npt.ArrayLike:
 def _float32_list(values: list[Any]) -> npt.ArrayLike:
     try:
         return np.frombuffer(array("f", values), _FLOAT32)
-    except TypeError:
+    except (TypeError, OverflowError):
         return values
 
 
@@ -241,8 +251,8 @@ def _natural(field: str, value: object, meaning: str) -> int:
     raise TurnError(field, None, f"expected {meaning}, an integer >= 0, got {value!r}")
 
 
-def _finish_reason(value: str) -> FinishReason:
-    reason = _REASONS.get(value)
+def _finish_reason(value: object) -> FinishReason:
+    reason = _REASONS.get(value) if isinstance(value, str) else None
     if reason is None:
         known = ", ".join(FinishReason)
         raise TurnError("finish_reason", None, f"expected one of {known}; got {value!r}")

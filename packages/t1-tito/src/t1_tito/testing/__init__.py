@@ -3,11 +3,13 @@
     strategies   draw tokenizers, templates, conversations, mutations, faults, whole trials
     check_*      the invariants, naive and independent of what they check
     Conformance  the invariants against an assembler of yours; without pytest, or `pytest --tito-..`
+    .._machine   stateful machines: any order of calls on an assembler or a session of yours
     FAULTS       a planted fault for every invariant, which proves that it fires
 
 Needs the extra `testing`.
 """
 
+from .assembler_machine import ForkingAssembler, assembler_machine
 from .behaviour_invariants import (
     Assembling,
     check_append,
@@ -45,6 +47,7 @@ from .invariants import (
 )
 from .reference import NaiveLadder, reference_assemble
 from .replay import ReplayOutcome, run_case
+from .session_machine import session_machine
 from .simulator import (
     Mutation,
     MutationKind,
@@ -110,6 +113,7 @@ __all__ = [
     "EngineProbe",
     "Failure",
     "Fault",
+    "ForkingAssembler",
     "Mutation",
     "MutationKind",
     "NaiveLadder",
@@ -125,6 +129,7 @@ __all__ = [
     "TinyChat",
     "as_delta",
     "as_full",
+    "assembler_machine",
     "byte_bpe",
     "check_append",
     "check_bos",
@@ -161,6 +166,7 @@ __all__ = [
     "reply_of",
     "run_case",
     "scripts",
+    "session_machine",
     "simulate",
     "simulated_trials",
     "template_quirk",

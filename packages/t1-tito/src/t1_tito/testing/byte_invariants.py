@@ -21,7 +21,7 @@ from t1_tito.token_bytes import TokenBytes
 from t1_tito.trial import Trial
 from t1_tito.turn import Turn
 
-from .reference import NaiveLadder, whole_prompts
+from .reference import NaiveLadder, decide_turns, whole_prompts
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def check_ladder(
         i = boundary.turn_index
         if i in forks:
             continue
-        right = ladder.decide(prompts[i - 1], turns[i - 1].completion_ids.tolist(), prompts[i])
+        right = decide_turns(ladder, turns[i - 1], prompts[i - 1], prompts[i])
         given = (boundary.scaffold_dropped, boundary.tail_dropped, boundary.span)
         expected = (right.scaffold_dropped, right.tail_dropped, right.span)
         if boundary.case is not right.case or given != expected:
@@ -125,8 +125,20 @@ def check_ladder(
             )
 
 
-def check_guard(trial: Trial, turns: Sequence[Turn], token_bytes: TokenBytes) -> None:
-    """What was dropped from a completion's end is the template's, and is not said again.
+def check_guard(
+    trial: Trial,
+    turns: Sequence[Turn],
+    token_bytes: TokenBytes,
+    *,
+    stop_ids: Collection[int] = frozenset(),
+) -> None:
+    """What was dropped from a completion's end is whitespace or ends a turn, and is not said again.
+
+    Args:
+        trial: the assembled trial.
+        turns: its turns.
+        token_bytes: the byte table.
+        stop_ids: ids that end a turn, besides the one that a turn stopped on.
 
     Raises:
         FidelityError: "guard"; the position is where the context begins.
@@ -135,11 +147,17 @@ def check_guard(trial: Trial, turns: Sequence[Turn], token_bytes: TokenBytes) ->
         u = repeat.boundary.tail_dropped
         if not u:
             continue
-        completion = turns[repeat.boundary.turn_index - 1].completion_ids.tolist()
+        earlier = turns[repeat.boundary.turn_index - 1]
+        completion = earlier.completion_ids.tolist()
         dropped = completion[len(completion) - u :]
+        enders = {*stop_ids, *(completion[-1:] if earlier.finish_reason == "stop" else [])}
+        owned = token_bytes.template_owned(dropped).all() and all(
+            token in enders for token in dropped if token in token_bytes.special_text
+        )
         following = _symbols(token_bytes, repeat.later[repeat.boundary.context_start :])
-        owned = token_bytes.template_owned(dropped).all()
-        again = not following or following[0] in _symbols(token_bytes, dropped)
+        said = _symbols(token_bytes, dropped)
+        text = [symbol for symbol in following if symbol not in set(b" \t\n\r\v\f")]
+        again = not text or following[0] in said or text[0] in said or text[0] <= 255
         if not owned or again:
             raise FidelityError(
                 "guard",

@@ -42,13 +42,16 @@ class Case:
     drift: int = 0
 
     def __repr__(self) -> str:
-        """The turns, one a line, as Hypothesis and reports print a case."""
-        lines = [
-            f"  {i}: {turn.base_length} kept ‖ {turn.prompt_ids.tolist()} -> "
-            f"{turn.completion_ids.tolist()} {turn.finish_reason}"
-            for i, turn in enumerate(self.turns)
-        ]
-        return "\n".join(["Case", *lines])
+        """The turns as Hypothesis and reports print a case: a line of ids, and one of their text."""
+        lines = ["Case"]
+        for i, turn in enumerate(self.turns):
+            prompt, completion = turn.prompt_ids.tolist(), turn.completion_ids.tolist()
+            text = self.token_bytes.text
+            lines += [
+                f"  {i}: {turn.base_length} kept ‖ {prompt} -> {completion} {turn.finish_reason}",
+                f"     {text(prompt)!r} -> {text(completion)!r}",
+            ]
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)

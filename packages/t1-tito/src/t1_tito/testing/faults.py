@@ -49,6 +49,7 @@ TOKENIZER = ByteBpe(merges=((b"a", b"b"), (b"\n", b"\n")))
 """Knows `ab` as a token of its own, id 256."""
 
 _STOP = TOKENIZER.id_of("<|im_end|>")
+_OPENS = TOKENIZER.id_of("<|im_start|>")
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def specimen() -> list[Turn]:
         # history spells ab as one token
         Turn([112, 113, 256, _STOP, 111], [99, 10, _STOP], logprobs, 3, 3, stop),
         # history lacks the stop token
-        Turn([112, 113, 256, _STOP, 111, 99, 10, 117], [100, _STOP], logprobs[:2], 3, 3, stop),
+        Turn([112, 113, 256, _STOP, 111, 99, 10, _OPENS], [100, _STOP], logprobs[:2], 3, 3, stop),
         # another conversation
         Turn([115, 116], [101], logprobs[:1], 3, 3, length),
         Turn(

@@ -12,13 +12,18 @@ import numpy as np
 from t1_tito.boundary import Boundary, BoundaryCase, Policy, Reason
 from t1_tito.token_bytes import TokenBytes
 from t1_tito.trial import Chunk, Kind, Trial, TurnRecord
-from t1_tito.turn import Turn
+from t1_tito.turn import FinishReason, Turn
 
 
-def whole_prompts(turns: Sequence[Turn]) -> list[list[int]]:
-    """The whole prompt of every turn, those given as an addition included."""
+def whole_prompts(turns: Sequence[Turn], before: Sequence[int] = ()) -> list[list[int]]:
+    """The whole prompt of every turn, those given as an addition included.
+
+    Args:
+        turns: the turns of a trial.
+        before: for a trial that branches off another, the ids that its first turn may add to.
+    """
     prompts: list[list[int]] = []
-    before: list[int] = []
+    before = list(before)
     for turn in turns:
         prompt = before[: turn.base_length] + turn.prompt_ids.tolist()
         prompts.append(prompt)
@@ -52,8 +57,18 @@ class NaiveLadder:
     stop_ids: Collection[int] = frozenset()
     _spelled: dict[int, list[int]] = field(default_factory=dict[int, list[int]], repr=False)
 
-    def decide(self, p: list[int], a: list[int], later: list[int]) -> Decision:
-        """The first admissible case of a later prompt after the turn p ‖ a."""
+    def decide(
+        self, p: list[int], a: list[int], later: list[int], *, stopped: bool = False
+    ) -> Decision:
+        """The first admissible case of a later prompt after the turn p ‖ a.
+
+        Args:
+            p: the earlier prompt.
+            a: its completion.
+            later: the later prompt.
+            stopped: whether sampling stopped by itself, on the last id of a.
+        """
+        enders = {*self.stop_ids, *(a[-1:] if stopped else [])}
         if later[: len(p) + len(a)] == p + a:
             end = len(p) + len(a)
             return Decision(BoundaryCase.STRICT, 0, 0, (len(p), end), end)
@@ -61,28 +76,44 @@ class NaiveLadder:
             found = [
                 decision
                 for s in range(min(self.policy.max_scaffold, len(p) - 1) + 1)
-                if s == 0 or later[-s:] == p[-s:]
-                for decision in search(p, a, later, s)
+                if s == 0 or self._is_scaffold(p[-s:], later, enders)
+                for decision in search(p, a, later, s, enders)
+                if s <= len(later) - decision.context_start
             ]
             if found:
                 # of equal sums the first is that of the smaller s
                 return min(found, key=lambda d: d.scaffold_dropped + d.tail_dropped)
         return Decision(BoundaryCase.SPLIT)
 
+    def _is_scaffold(self, dropped: list[int], later: list[int], enders: set[int]) -> bool:
+        """Whether the ids end the later prompt, too, and none is text or ends a turn."""
+        if self.token_bytes is None or later[-len(dropped) :] != dropped:
+            return False
+        owned = bool(self.token_bytes.template_owned(dropped).all())
+        return owned and not enders & set(dropped)
+
     def _tails(self, a: list[int], s: int) -> range:
         """The u to try; behind a cut in the prompt some of the completion must be found."""
         return range(min(self.policy.max_tail, len(a) - (s > 0)) + 1)
 
-    def _normalized(self, p: list[int], a: list[int], later: list[int], s: int) -> list[Decision]:
+    def _normalized(
+        self, p: list[int], a: list[int], later: list[int], s: int, enders: set[int]
+    ) -> list[Decision]:
         found: list[Decision] = []
         for u in self._tails(a, s):
             head = p[: len(p) - s] + a[: len(a) - u]
-            if s + u and later[: len(head)] == head and self._goes_on(a, u, later[len(head) :]):
+            if (
+                s + u
+                and later[: len(head)] == head
+                and self._goes_on(a, u, later[len(head) :], enders)
+            ):
                 span = (len(p) - s, len(head))
                 found.append(Decision(BoundaryCase.NORMALIZED, s, u, span, len(head)))
         return found
 
-    def _retokenized(self, p: list[int], a: list[int], later: list[int], s: int) -> list[Decision]:
+    def _retokenized(
+        self, p: list[int], a: list[int], later: list[int], s: int, enders: set[int]
+    ) -> list[Decision]:
         if self.token_bytes is None:
             return []
         found: list[Decision] = []
@@ -91,7 +122,7 @@ class NaiveLadder:
                 found += [
                     Decision(BoundaryCase.RETOKENIZED, s, u, (b, e), e)
                     for e in self._ends(a[: len(a) - u], later, b)
-                    if s + u == 0 or self._goes_on(a, u, later[e:])
+                    if s + u == 0 or self._goes_on(a, u, later[e:], enders)
                 ]
         return found
 
@@ -115,16 +146,27 @@ class NaiveLadder:
             spelled += self._symbols([later[end]])
         return ends
 
-    def _goes_on(self, a: list[int], u: int, residual: list[int]) -> bool:
+    def _goes_on(self, a: list[int], u: int, residual: list[int], enders: set[int]) -> bool:
         """Whether the u last ids of a may be dropped where the later prompt goes on like that."""
         dropped = a[len(a) - u :]
         if not dropped or not residual:
             return bool(residual)
         if self.token_bytes is None:
             return set(dropped) <= set(self.stop_ids) and residual[0] not in dropped
-        owned = bool(self.token_bytes.template_owned(dropped).all())
-        following = self._symbols(residual)
-        return owned and bool(following) and following[0] not in self._symbols(dropped)
+        special = self.token_bytes.special_text
+        if not self.token_bytes.template_owned(dropped).all():
+            return False
+        if any(token in special and token not in enders for token in dropped):
+            return False
+        said, following = self._symbols(dropped), self._symbols(residual[:8])
+        behind_space = [symbol for symbol in following if symbol not in set(b" \t\n\r\v\f")]
+        return (
+            following[:1] != []
+            and following[0] not in said
+            and behind_space[:1] != []
+            and behind_space[0] > 255
+            and behind_space[0] not in said
+        )
 
     def _symbols(self, ids: list[int]) -> list[int]:
         assert self.token_bytes is not None, "symbols are asked for only with a byte table"
@@ -135,6 +177,14 @@ class NaiveLadder:
         if token not in self._spelled:
             self._spelled[token] = self.token_bytes.symbols([token]).tolist()
         return self._spelled[token]
+
+
+def decide_turns(
+    ladder: NaiveLadder, earlier: Turn, prompt: list[int], later: list[int]
+) -> Decision:
+    """The ladder's decision between a turn with its whole prompt and the later whole prompt."""
+    stopped = earlier.finish_reason is FinishReason.STOP
+    return ladder.decide(prompt, earlier.completion_ids.tolist(), later, stopped=stopped)
 
 
 @dataclass(frozen=True)
@@ -149,23 +199,30 @@ class Row:
 
 
 def reference_rows(
-    turns: Sequence[Turn], decisions: Sequence[Decision], forks: Collection[int] = frozenset()
+    turns: Sequence[Turn],
+    decisions: Sequence[Decision],
+    *,
+    repair: str = "keep",
+    before: Sequence[int] = (),
 ) -> list[list[Row]]:
-    """The chunks that the decisions lead to, as lists of rows, if nothing sampled is rewritten.
+    """The chunks that the decisions lead to, as lists of rows.
 
     Args:
         turns: the turns of a trial.
-        decisions: one per turn after the first.
-        forks: indices of turns that open a chunk whatever was decided.
+        decisions: one per turn after the first; a fork is a split.
+        repair: as in `Policy`.
+        before: as in `whole_prompts`.
     """
     chunks: list[list[Row]] = []
-    for index, (turn, prompt) in enumerate(zip(turns, whole_prompts(turns), strict=True)):
-        opens = index == 0 or index in forks
-        opens = opens or decisions[index - 1].case is BoundaryCase.SPLIT
+    for index, (turn, prompt) in enumerate(zip(turns, whole_prompts(turns, before), strict=True)):
+        opens = index == 0 or decisions[index - 1].case is BoundaryCase.SPLIT
         context_start = 0 if opens else decisions[index - 1].context_start
-        kind = Kind.OBSERVATION if not opens else Kind.SHARED if index else Kind.PROMPT
+        opening = Kind.SHARED if index or before else Kind.PROMPT
+        kind = opening if opens else Kind.OBSERVATION
         if opens:
             chunks.append([])
+        elif repair == "rewrite":
+            chunks[-1] = _rewritten(chunks[-1], index - 1, decisions[index - 1])
         synthetic = range(turn.base_length, turn.base_length + turn.synthetic_length)
         # in a chunk that it opens, the whole prompt is context that was there before
         synthetic = range(0) if opens else synthetic
@@ -178,6 +235,19 @@ def reference_rows(
     return chunks
 
 
+def _rewritten(rows: list[Row], last: int, decision: Decision) -> list[Row]:
+    """The rows without what a later prompt lacks of the last turn, if that turn added all of it."""
+    s, u = decision.scaffold_dropped, decision.tail_dropped
+    if decision.case is not BoundaryCase.NORMALIZED:
+        return rows
+    said = [row for row in rows if row.turn == last and row.kind is Kind.SAMPLED]
+    shown = [row for row in rows if row.turn == last and row.kind is not Kind.SAMPLED]
+    if s > len(shown):
+        return rows
+    earlier = [row for row in rows if row.turn != last]
+    return earlier + shown[: len(shown) - s] + said[: len(said) - u]
+
+
 def reference_assemble(
     turns: Sequence[Turn],
     token_bytes: TokenBytes | None = None,
@@ -185,27 +255,31 @@ def reference_assemble(
     policy: Policy | None = None,
     stop_ids: Collection[int] = frozenset(),
     forks: Collection[int] = frozenset(),
+    before: Sequence[int] = (),
 ) -> Trial:
-    """What `t1_tito.assemble` returns under the policies "proven" and "keep", derived naively.
+    """What `t1_tito.assemble` returns with the ladder "proven", derived naively.
 
     The boundaries' reason, drift and cost are not derived: reasons are coarse, drift and cost 0.
 
     Args:
         turns: valid turns, at least one.
         token_bytes: the byte table, or None.
-        policy: bounds on s and u; its ladder and repair are not read.
+        policy: bounds on s and u, and the repair; its ladder is not read.
         stop_ids: all that may be dropped from a completion without a byte table.
         forks: indices of turns that open a new branch.
+        before: for a trial that `Assembler.fork` branched off, all ids of the turn it branched off
+            from.
     """
-    ladder = NaiveLadder(token_bytes, policy or Policy(), stop_ids)
-    prompts = whole_prompts(turns)
+    policy = policy or Policy()
+    ladder = NaiveLadder(token_bytes, policy, stop_ids)
+    prompts = whole_prompts(turns, before)
     decisions = [
-        ladder.decide(prompts[i - 1], turns[i - 1].completion_ids.tolist(), prompts[i])
+        decide_turns(ladder, turns[i - 1], prompts[i - 1], prompts[i])
         if i not in forks
         else Decision(BoundaryCase.SPLIT)
         for i in range(1, len(turns))
     ]
-    rows = reference_rows(turns, decisions, forks)
+    rows = reference_rows(turns, decisions, repair=policy.repair, before=before)
     boundaries = [
         _boundary(i, decision, len(prompts[i]), i in forks)
         for i, decision in enumerate(decisions, start=1)
@@ -265,23 +339,11 @@ def _boundary(index: int, decision: Decision, prompt_length: int, is_fork: bool)
 
 
 def _record(index: int, turn: Turn, prompt: list[int], chunks: list[list[Row]]) -> TurnRecord:
-    chunk, start = next(
-        (
-            (c, j)
-            for c, rows in enumerate(chunks)
-            for j, row in enumerate(rows)
-            if row.turn == index and row.kind is Kind.SAMPLED
-        ),
-        (0, 0),
-    )
-    if not turn.completion_ids.size:
-        ends = [
-            (c, j + 1)
-            for c, rows in enumerate(chunks)
-            for j, row in enumerate(rows)
-            if row.turn <= index
-        ]
-        chunk, start = ends[-1]
+    places = [(c, j, row) for c, rows in enumerate(chunks) for j, row in enumerate(rows)]
+    starts = [(c, j) for c, j, row in places if row.turn == index and row.kind is Kind.SAMPLED]
+    # where nothing of the completion stands, it ends what stands before it
+    ends = [(c, j + 1) for c, j, row in places if row.turn <= index]
+    chunk, start = starts[0] if starts else ends[-1]
     return TurnRecord(
         prompt_length=len(prompt),
         completion_length=turn.completion_ids.size,

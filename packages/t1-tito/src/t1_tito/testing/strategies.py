@@ -216,11 +216,6 @@ def _opening(said: tuple[str | None, str]) -> tuple[Message, ...]:
 _OPENINGS = st.tuples(_SYSTEMS, _TEXTS).map(_opening)
 
 
-def assistant_messages() -> st.SearchStrategy[Message]:
-    """What a model says: content, maybe reasoning before it, maybe tool calls after it."""
-    return _ASSISTANT_MESSAGES
-
-
 def _answers(texts_: list[str]) -> tuple[Message, ...]:
     return tuple({"role": "tool", "tool_call_id": "c0", "content": text} for text in texts_)
 

@@ -51,6 +51,9 @@ def load_subject(name: str) -> Callable[..., object]:
         found: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             found = getattr(found, part)
+    except ModuleNotFoundError as error:
+        advice = "run it from the folder that holds the module, or install what it is part of"
+        raise FileFormatError(f"{name}: {error}: {advice}") from error
     except (ImportError, AttributeError) as error:
         raise FileFormatError(f"{name}: {error}") from error
     if not callable(found):

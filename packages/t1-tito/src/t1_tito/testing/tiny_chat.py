@@ -45,11 +45,6 @@ class TemplateQuirks:
     separator: str = "\n"
     bos: bool = False
 
-    @property
-    def repeats_history(self) -> bool:
-        """Whether the text of a conversation starts with the text of each of its beginnings."""
-        return not (self.prune_reasoning or self.strip or self.scaffold or self.fold_tools)
-
 
 @dataclass(frozen=True)
 class TinyChat:
