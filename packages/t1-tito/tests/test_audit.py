@@ -360,7 +360,7 @@ def test_a_half_character_that_only_decodes_alike_is_found():
 
 
 def test_a_rewritten_completion_is_reported_as_not_trained():
-    turns = [turn([C], [A, STOP]), turn([C, A, LINE, B], [C, STOP])]
+    turns = [turn([C], [A, STOP]), turn([C, A, LINE, OPENER], [C, STOP])]
     rewritten = assemble(turns, TABLE, policy=Policy(repair="rewrite"))
     report = audit(rewritten, turns, token_bytes=TABLE)
     assert places(report) == [("once", None, None)]
@@ -486,3 +486,49 @@ def test_the_audit_shares_no_code_with_the_assembly():
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom):
                 assert (node.module or "").removeprefix("t1_tito.") not in forbidden, file
+
+
+# arguments that are no trial
+
+
+def test_a_trial_without_its_turns_is_a_finding(trial, turns):
+    report = audit(trial, [])
+    assert report.findings[0].kind is FindingKind.ALIGNMENT
+    assert report.findings[0].why == "expected at least one of each, got 0 turns and 2 samples"
+    assert emission_drift(trial, []) == 5
+    bare = [{"tokens": c.tokens, "loss_mask": c.loss_mask} for c in trial.chunks]
+    assert audit(bare, []).findings[0].kind is FindingKind.ALIGNMENT
+    assert not audit([], turns).ok
+
+
+@pytest.mark.parametrize("measure", [audit, emission_drift])
+@pytest.mark.parametrize(
+    ("given", "of", "message"),
+    [
+        ("chunks", [{"prompt_ids": [1]}], r"turns\[0\]: expected a Turn, got dict"),
+        ("chunks", None, "turns: expected a list of Turn, got NoneType"),
+        ("chunks", {}, "turns: expected a list of Turn, got dict"),
+        (None, "turns", "expected a Trial or a list of samples, got NoneType"),
+        ("chunk", "turns", "expected a Trial or a list of samples, got Chunk"),
+        ({"tokens": [1]}, "turns", "expected a Trial or a list of samples, got dict"),
+    ],
+)
+def test_what_is_no_trial_or_turn_is_named(measure, given, of, message, trial, turns):
+    samples = {"chunks": trial.chunks, "chunk": trial.chunks[0]}
+    given = samples[given] if isinstance(given, str) else given
+    with pytest.raises((TurnError, FidelityError), match=message):
+        measure(given, turns if of == "turns" else of)
+
+
+def test_arrays_that_are_not_flat_are_a_finding(turns):
+    report = audit([{"tokens": [[1], [2, 3]], "loss_mask": [0, 1]}], turns)
+    assert report.findings[0].kind is FindingKind.ALIGNMENT
+    assert "tokens is no flat sequence" in report.findings[0].why
+
+
+@pytest.mark.parametrize("name", ["assistant_opener", "stop_ids"])
+@pytest.mark.parametrize("ids", [["x"], [2**40], [-1], [[1]], [0.5], 5])
+def test_an_opener_or_stop_that_is_no_list_of_ids_is_named(name, ids, trial, turns):
+    with pytest.raises(TurnError, match=f"{name}: expected"):
+        audit(trial, turns, **{name: ids})
+    audit(trial, turns, **{name: np.array([7])})

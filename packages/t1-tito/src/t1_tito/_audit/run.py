@@ -35,10 +35,11 @@ class AuditRun:
         self.token_bytes = token_bytes
         self.findings = Findings(token_bytes)
         self.laid = SampledTokens(history)
+        # without bytes, what any turn stopped on may be missing behind any other
         stopped = {
             int(turn.completion_ids[-1])
             for turn in history.turns
-            if turn.finish_reason is FinishReason.STOP
+            if turn.finish_reason is FinishReason.STOP and token_bytes is None
         }
         self.stop_ids = np.array(sorted(stopped | set(stop_ids)), np.int64)
         self.numbers: list[int] = []

@@ -15,10 +15,15 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from t1_tito.token_bytes import TokenBytes
+from t1_tito.token_bytes import SPECIAL, TokenBytes
 from t1_tito.turn import Ids
 
 Bools = npt.NDArray[np.bool_]
+
+RESIDUAL = 128
+"""So many ids behind a seam are looked at: a scaffold fits into them."""
+_HEAD = 8
+_SPACE = np.frombuffer(b" \t\n\r\v\f", np.uint8)
 
 
 class Relation(StrEnum):
@@ -43,7 +48,7 @@ class SeamView:
         new: int32, what the later prompt has in its place.
         old_prompt: leading ids of `old` that belong to the earlier prompt.
         prompt_end: last ids of the later prompt, at least as many as `old_prompt` or all.
-        residual: ids of the later prompt behind `new`, at least one where there is one.
+        residual: ids of the later prompt behind `new`, up to `RESIDUAL`.
     """
 
     old: Ids
@@ -122,7 +127,8 @@ def _drops(
     ends = np.cumsum(np.concatenate(([0], sizes[: view.old_prompt][::-1])))
     completion = view.old.size - view.old_prompt
     sampled = view.old[view.old_prompt :]
-    owned = np.isin(sampled, stop_ids) if table is None else table.template_owned(sampled)
+    ends_turn = np.isin(sampled, stop_ids)
+    owned = ends_turn if table is None else _is_space(sampled, table) | ends_turn
     for tail in range(completion + 1):
         if tail and not owned[completion - tail]:
             return
@@ -130,13 +136,29 @@ def _drops(
         if left < 0:
             return
         for scaffold in np.flatnonzero(ends == left).tolist():
-            if not scaffold or (tail < completion and _is_scaffold(view, scaffold)):
+            if not scaffold or (
+                tail < completion and _is_scaffold(view, scaffold, table, stop_ids)
+            ):
                 yield scaffold, tail
 
 
-def _is_scaffold(view: SeamView, scaffold: int) -> bool:
-    """Whether the later prompt ends as the earlier one does, so that history may lack that end."""
+def _is_space(ids: Ids, table: TokenBytes) -> Bools:
+    special = np.fromiter(table.special_text, np.int64, len(table.special_text))
+    return table.template_owned(ids) & ~np.isin(ids, special)
+
+
+def _is_scaffold(
+    view: SeamView, scaffold: int, table: TokenBytes | None, stop_ids: npt.NDArray[np.integer]
+) -> bool:
+    """Whether history may lack that end of the earlier prompt.
+
+    The later prompt ends in the same ids, all of them new there; none is text or ends a turn.
+    """
     dropped = view.old[view.old_prompt - scaffold : view.old_prompt]
+    if table is None or view.residual.size < scaffold:
+        return False
+    if not table.template_owned(dropped).all() or np.isin(dropped, stop_ids).any():
+        return False
     return np.array_equal(view.prompt_end[-scaffold:], dropped)
 
 
@@ -186,18 +208,25 @@ def _runs(
 
 
 def _repeated_tail(view: SeamView, tail: int, table: TokenBytes | None) -> str | None:
-    """Dropped tokens must be gone: the text behind them may not start with what they say."""
+    """Dropped tokens must be gone: the text behind them goes on with another special token."""
     if not tail or not view.residual.size:
         return None
     dropped = view.old[view.old.size - tail :]
-    head = view.residual[:1]
-    if table is not None and table.first_unknown(head) is None:
-        repeated = np.isin(table.symbols(head)[:1], table.symbols(dropped)).any()
+    if table is None:
+        gone = not np.isin(view.residual[:1], dropped).any()
     else:
-        repeated = np.isin(head, dropped).any()
-    if not repeated:
+        said = table.symbols(dropped)
+        following = table.symbols(view.residual[:_HEAD])
+        text = following[~np.isin(following, _SPACE)]
+        gone = (
+            not np.isin(following[:1], said).any()
+            and text[:1].size > 0
+            and text[0] >= SPECIAL
+            and text[0] not in said
+        )
+    if gone:
         return None
-    return f"the last {tail} ids of the completion are said again by what follows them"
+    return f"the last {tail} ids of the completion may be said again by what follows them"
 
 
 def _changed(view: SeamView, *, known: bool) -> SeamMatch:

@@ -18,14 +18,14 @@ import numpy.typing as npt
 
 from t1_tito.audit_report import FindingKind
 from t1_tito.token_bytes import TokenBytes
-from t1_tito.turn import Ids
+from t1_tito.turn import FinishReason, Ids
 
 from .checks import stretches
 from .findings import Findings
 from .history import History, common_prefix
 from .positions import PositionMap
 from .sample import Placement, Sample
-from .seams import Relation, SeamMatch, SeamView, match_seam
+from .seams import RESIDUAL, Relation, SeamMatch, SeamView, match_seam
 
 _SCAFFOLD_WINDOW = 128
 """Ids before a difference in which the dropped end of a generation prompt is looked for."""
@@ -201,15 +201,22 @@ class Track:
                 new=self._history.ids(turn, begin, head),
                 old_prompt=before,
                 prompt_end=self._history.ids(turn, max(0, seam - before), seam),
-                residual=self._history.ids(turn, head, min(head + 1, seam)),
+                residual=self._history.ids(turn, head, min(head + RESIDUAL, seam)),
             )
-            found = match_seam(view, self._token_bytes, self._stop_ids)
+            found = match_seam(view, self._token_bytes, self._enders(earlier))
             if match is None or found.problem is None:
                 match, tight = found, begin
             if match.problem is None or begin == 0:
                 break
         assert match is not None
         return match, tight
+
+    def _enders(self, turn: int) -> npt.NDArray[np.integer]:
+        """Ids that are known to end a turn, and the one that this turn stopped on."""
+        taken = self._history.turns[turn]
+        if taken.finish_reason is not FinishReason.STOP:
+            return self._stop_ids
+        return np.append(self._stop_ids, taken.completion_ids[-1])
 
     def _repair(self, turn: int, same: int, head: int) -> None:
         match, begin = self._judge(turn, same, head)
