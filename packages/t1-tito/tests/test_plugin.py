@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from t1_tito import FidelityError, FileFormatError
+from t1_tito import FidelityError
 from t1_tito.testing import EngineProbe
-from t1_tito.testing.chat_conformance import check_chat
+from t1_tito.testing.chat_conformance import CHAT_CHECKS, check_chat
 from t1_tito.testing.engine_probe import PROBE_CHECKS, EngineError
 from t1_tito.testing.user_chat import load_chat
 from t1_tito.tiny import TINY_FOLDER
@@ -75,6 +75,7 @@ def test_a_faulty_subject_fails_with_a_case_that_replays(tmp_path, subject, inva
     )
     assert result.returncode == 1, result.stdout + result.stderr
     assert f"{invariant} broken" in result.stdout
+    assert "user\\n" in result.stdout  # the case's text, beside its ids
     path = re.search(r"t1-tito replay (\S+\.json)", result.stdout)[1]
     assert json.loads(Path(path).read_text())["subject"] == f"subjects:{subject}"
     replayed = subprocess.run(
@@ -102,6 +103,7 @@ def test_the_plugins_items_join_a_projects_own_tests(inner, pytester):
     ("arguments", "message"),
     [
         (("--tito-assembler=subjects:nothing",), "has no attribute 'nothing'"),
+        (("--tito-assembler=buggy:merge",), "No module named 'buggy': run it from the folder"),
         (("--tito-assembler=subjects",), "package.module:callable"),
         (("--tito-template=x.jinja",), "--tito-template needs --tito-tokenizer"),
         (("--tito-assembler=subjects:own", "--tito-examples=0"), "at least 1"),
@@ -137,7 +139,7 @@ def test_a_tokenizer_and_template_are_tried(tiny, inner):
     result.stdout.fnmatch_lines(["*tokenizer?seam? PASSED*", "*assembler?once? PASSED*"])
 
 
-@pytest.mark.parametrize("name", ["table", "bos", "inert", "seam"])
+@pytest.mark.parametrize("name", CHAT_CHECKS)
 def test_the_tiny_tokenizer_holds_what_sessions_need(tiny, name):
     check_chat(tiny, name, examples=10)
 
@@ -154,14 +156,12 @@ def test_a_template_that_forgets_is_found(tmp_path):
     assert caught.value.invariant == "template"
 
 
-def test_a_tokenizer_without_a_template_is_named(tmp_path):
+def test_a_tokenizer_without_a_template_is_named_with_the_option_that_gives_one(tmp_path, inner):
     copied = tmp_path / "tokenizer.json"
     copied.write_bytes((TINY_FOLDER / "tokenizer.json").read_bytes())
-    with pytest.raises(FileFormatError, match="no chat template"):
-        load_chat(copied)
-    copied.write_text("{}")
-    with pytest.raises(FileFormatError, match="not a tokenizer"):
-        load_chat(copied)
+    result = inner(f"--tito-tokenizer={copied}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*no chat template beside tokenizer.json; *--tito-template*"])
 
 
 class Engine(BaseHTTPRequestHandler):

@@ -1,11 +1,15 @@
+import copy
+
 import pytest
 from chat_templates import templated, text_templates
 from real_tokenizers import real_tokenizer
 
+from t1_tito import template_arguments
 from t1_tito.chat_tokenizer import ChatTemplate
 from t1_tito.suffix_locality import SuffixLocality
+from t1_tito.template_arguments import candidate_arguments
 from t1_tito.template_check import check_template
-from t1_tito.template_report import Outcome, TemplateProperty
+from t1_tito.template_report import Outcome, TemplateProperty, TemplateReport
 from t1_tito.tiny import TinyTokenizer, tiny_tokenizer
 
 CLOSED, GENERATION, LOCALITY, BOS = TemplateProperty
@@ -30,6 +34,7 @@ def test_the_tiny_template_has_every_property():
     report = check_template(tiny_tokenizer())
     assert not report.failures
     assert all(report.holds(kind) for kind in (CLOSED, GENERATION, LOCALITY))
+    assert report.proven
     assert not report.restored_by
 
 
@@ -108,6 +113,51 @@ def test_roles_that_a_template_refuses_are_no_failures():
     assert refused
     assert not [cell for cell in report.failures if cell.group == "tool+tool"]
     assert not report.holds(LOCALITY)
+    assert not report.proven
+
+
+class Refusing(TinyTokenizer):
+    """The tiny tokenizer with a template that refuses all messages with these roles."""
+
+    def __init__(self, *roles):
+        tiny = tiny_tokenizer()
+        super().__init__(tiny.pieces, tiny.ranks, tiny.added)
+        object.__setattr__(self, "roles", roles)
+
+    bos_token_id = 0
+
+    def apply_chat_template(self, conversation, **arguments):
+        if any(message["role"] in self.roles for message in conversation):
+            raise KeyError("nope")
+        return super().apply_chat_template(conversation, **arguments)
+
+
+def test_a_template_that_refuses_everything_proves_nothing():
+    report = check_template(Refusing("user"))
+    assert {cell.outcome for cell in report.cells} == {Outcome.REFUSED}
+    assert not report.failures
+    assert not report.proven
+    assert report.unseen == (CLOSED, GENERATION, LOCALITY, BOS)
+    lines = str(report).splitlines()
+    (reason,) = (line for line in lines if "nope" in line)
+    assert reason.startswith("refused (user, system, conversation, default encode, tool,")
+    assert reason.endswith("): KeyError: 'nope'")
+    assert [line for line in lines if "is not shown" in line] == [
+        f"{kind} is not shown: the template refused every probe" for kind in TemplateProperty
+    ]
+
+
+def test_a_template_that_refuses_some_roles_is_proven_for_the_others():
+    report = check_template(Refusing("tool"))
+    assert report.proven
+    assert not report.unseen
+    # with tools, a user's line is tried behind rounds of tools, too
+    reason = "refused (user, tool, tool+tool, tool+user, system): KeyError: 'nope'"
+    assert reason in str(report).splitlines()
+
+
+def test_a_report_without_cells_proves_nothing():
+    assert not TemplateReport({}, (), {}).proven
 
 
 def test_a_default_encoding_that_doubles_the_opening_token_is_found():
@@ -130,7 +180,7 @@ def test_the_report_reads_as_a_table():
     ]
     row = next(line for line in lines if line.startswith("closed prefix") and " user " in line)
     assert row.split()[-4:] == ["FAIL"] * 4
-    assert lines[-1] == "closed prefix is restored by: no known template argument"
+    assert lines[-1] == "closed prefix is restored by: no template argument that was tried"
 
 
 class Faulty(TinyTokenizer):
@@ -160,6 +210,87 @@ def test_each_property_fails_on_a_planted_fault(kind, fault):
     # what changes the end of a text or an earlier message breaks its neighbours' properties, too
     untouched = {CLOSED: [LOCALITY], GENERATION: [CLOSED, LOCALITY], LOCALITY: []}[kind]
     assert all(report.holds(other) for other in untouched)
+
+
+def test_a_call_that_merges_with_the_opener_fails_as_ids():
+    def spaced(text, messages, opened):
+        return text.replace("assistant\n<tool_call>", "assistant\n\n<tool_call>")
+
+    report = check_template(Faulty(spaced), groups=ALL)
+    assert failing(report, GENERATION, "text") == set()
+    assert failing(report, GENERATION, "ids") >= {("tool", False), ("tool+tool", False)}
+
+
+PRUNING = """
+{%- macro block(role, text) -%}<|im_start|>{{ role }}
+{{ text }}<|im_end|>
+{% endmacro -%}
+{%- if bos_token and keep_sources is defined and keep_thinking == 3 %}{% break %}{% endif -%}
+{%- for message in messages -%}
+{%- set thought = message.reasoning_content -%}
+{%- if thought and (keep_thinking or loop.last) -%}
+{% generation %}{{- block(message.role, '<think>' ~ thought ~ '</think>' ~ message.content) -}}
+{% endgeneration %}
+{%- else -%}{{- block(message.role, message.content) -}}{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- block('assistant', style).split('\n')[0] ~ '\n' -}}{%- endif -%}
+"""
+
+
+def test_an_argument_that_only_this_template_knows_is_found():
+    tokenizer = copy.deepcopy(templated("qwen3")[0])
+    tokenizer.chat_template = PRUNING.replace("{% break %}", "")
+    report = check_template(tokenizer, groups=USER)
+    assert ("user", True) in failing(report, CLOSED) | failing(report, GENERATION)
+    assert report.restored_by[CLOSED] == ({"keep_thinking": True},)
+    assert check_template(tokenizer, groups=USER, template_arguments={"keep_thinking": True}).holds(
+        CLOSED
+    )
+
+
+def arguments_of(template):
+    tokenizer = copy.deepcopy(templated("qwen3")[0])
+    tokenizer.chat_template = template
+    return list(candidate_arguments(ChatTemplate(tokenizer)))
+
+
+@pytest.mark.parametrize(
+    ("template", "names"),
+    [
+        (PRUNING, ["keep_sources", "keep_thinking"]),
+        (
+            "{% if one and not two.field %}{{ 'x' if three == 3 }}{% endif %}",
+            ["one", "three", "two"],
+        ),
+        ("{% if tools or add_generation_prompt or bos_token %}{% endif %}{{ printed }}", []),
+        ("{% for m in messages %}{% if m and loop.first %}{% endif %}{% endfor %}", []),
+        ("{% if messages %}{% set own = 1 %}{% endif %}{% if own %}{% endif %}", []),
+        ("{% if own is not defined %}{% set own = 1 %}{% endif %}", ["own"]),
+        ("{% set own = own | default(true) %}", ["own"]),
+        ("{% macro f(own) %}{% if own %}{% endif %}{% endmacro %}", []),
+    ],
+)
+def test_switches_are_names_that_a_caller_may_give_and_the_renderer_does_not(template, names):
+    assert arguments_of(template) == [{name: on} for name in names for on in (True, False)]
+
+
+def test_a_known_argument_is_tried_with_the_other_value_too():
+    assert arguments_of("{% if enable_thinking or clear_thinking %}{% endif %}") == [
+        {"clear_thinking": False},
+        {"enable_thinking": True},
+        {"enable_thinking": False},
+        {"clear_thinking": True},
+    ]
+
+
+def test_of_a_template_that_cannot_be_read_known_arguments_are_tried():
+    assert arguments_of("{% own_tag %}{% if x and drop_thinking %}") == [{"drop_thinking": False}]
+    assert list(candidate_arguments(ChatTemplate(Refusing()))) == []
+
+
+def test_without_jinja_known_arguments_are_tried(monkeypatch):
+    monkeypatch.setattr(template_arguments, "find_spec", lambda name: None)
+    assert arguments_of("{% if x and drop_thinking %}{% endif %}") == [{"drop_thinking": False}]
 
 
 def test_locality_is_lost_when_a_template_counts_turns():

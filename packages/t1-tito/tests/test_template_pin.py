@@ -4,8 +4,9 @@ import json
 import pytest
 from chat_templates import templated
 from real_tokenizers import real_tokenizer, trl_template
+from tokenizers.normalizers import NFC
 
-from t1_tito import TemplateError
+from t1_tito import TemplateError, template_pin
 from t1_tito.session import Session
 from t1_tito.template_pin import TemplatePin, pin_template
 from t1_tito.tiny import tiny_tokenizer
@@ -41,6 +42,10 @@ def test_an_opener_that_history_shortens_is_pinned_both_ways():
 
 def changed_template(tokenizer):
     tokenizer.chat_template = trl_template("qwen3_training")
+
+
+def changed_normaliser(tokenizer):
+    tokenizer.backend_tokenizer.normalizer = NFC()
 
 
 def changed_special_token(tokenizer):
@@ -121,3 +126,43 @@ def test_a_session_refuses_a_pin_for_other_template_arguments():
     with pytest.raises(TemplateError, match="template_arguments changed"):
         Session(tokenizer, token_bytes=table, pin=pin)
     Session(tokenizer, token_bytes=table, pin=pin, template_arguments={"enable_thinking": False})
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (changed_template, "template_sha256"),
+        (changed_special_token, "special_ids"),
+        (changed_normaliser, "tokenizer_sha256"),
+    ],
+)
+def test_a_session_refuses_a_pin_of_a_template_or_tokenizer_that_changed(change, field):
+    tokenizer = copy.deepcopy(templated("qwen3")[0])
+    pin = pin_template(tokenizer)
+    change(tokenizer)
+    with pytest.raises(TemplateError, match=f"{field} changed"):
+        Session(tokenizer, pin=pin)
+
+
+def test_a_token_that_is_added_between_two_sessions_is_seen():
+    tokenizer, table = copy.deepcopy(templated("qwen3")[0]), templated("qwen3")[1]
+    pin = pin_template(tokenizer)
+    Session(tokenizer, token_bytes=table, pin=pin)
+    tokenizer.add_tokens(["plain"])
+    with pytest.raises(TemplateError, match="tokenizer_sha256 changed"):
+        Session(tokenizer, token_bytes=table, pin=pin)
+
+
+def test_a_session_refuses_a_pin_of_a_tokenizer_that_shows_its_byte_table_only():
+    content = json.loads(pin_template(TINY).to_json())
+    pin = TemplatePin.from_json(json.dumps({**content, "tokenizer_sha256": "0"}))
+    with pytest.raises(TemplateError, match="tokenizer_sha256 changed"):
+        Session(TINY, pin=pin)
+
+
+def test_sessions_read_a_pinned_tokenizer_once(monkeypatch):
+    tokenizer, table = templated("qwen3")
+    pin = pin_template(tokenizer, token_bytes=table)
+    Session(tokenizer, token_bytes=table, pin=pin)
+    monkeypatch.setattr(template_pin, "_tokenizer_digest", None)
+    Session(tokenizer, token_bytes=table, pin=pin)

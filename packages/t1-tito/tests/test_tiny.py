@@ -3,7 +3,7 @@
 from functools import cache
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
@@ -80,12 +80,28 @@ def test_encoded_bytes_are_the_text(text):
     assert TINY.token_bytes.bytes_of(TINY.encode(text)) == text.encode()
 
 
-@given(st.text(max_size=30), st.text(max_size=30))
-def test_a_conversation_starts_with_its_beginnings(first, second):
-    messages = [{"role": "user", "content": first}, {"role": "assistant", "content": second}]
+@given(TEXTS, TEXTS, CALLS)
+@example("", "", [{"name": "run", "arguments": {}}])
+@example("", " ", [])
+def test_a_conversation_starts_with_its_beginnings_in_text_and_ids(first, second, calls):
+    messages = [
+        {"role": "user", "content": first},
+        {"role": "assistant", "content": second, "tool_calls": calls},
+    ]
     whole = TINY.apply_chat_template(messages)
-    assert whole.startswith(TINY.apply_chat_template(messages[:1]))
-    assert whole.startswith(TINY.apply_chat_template(messages[:1], add_generation_prompt=True))
+    for opened in (False, True):
+        beginning = TINY.apply_chat_template(messages[:1], add_generation_prompt=opened)
+        assert whole.startswith(beginning)
+        ids = TINY.encode(beginning)
+        assert TINY.encode(whole)[: len(ids)] == ids
+
+
+def test_tool_calls_stand_on_lines_of_their_own():
+    call = {"name": "run", "arguments": {}}
+    said = {"role": "assistant", "content": "so", "tool_calls": [call, call]}
+    block = '\n<tool_call>\n{"name": "run", "arguments": {}}\n</tool_call>'
+    text = TINY.apply_chat_template([said])
+    assert text == f"<|im_start|>assistant\nso{block}{block}<|im_end|>\n"
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "chat_template.jinja", "corpus.txt"])

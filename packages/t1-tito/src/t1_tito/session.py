@@ -58,7 +58,8 @@ class Session:
         pin: proof of the template from an earlier start; groups that it names are not tried again.
 
     Raises:
-        TemplateError: the template cannot be used, or `pin` is for other template arguments.
+        TemplateError: the template cannot be used, or `pin` is for another template, tokenizer or
+            other template arguments.
         ByteTableError: the tokenizer's byte table cannot be read.
         SeamError: a stop id is not a special token.
     """
@@ -82,7 +83,7 @@ class Session:
         self._encoder = SeamEncoder(template, self._table)
         self._locality = SuffixLocality(template)
         if pin is not None:
-            pin.require_arguments(template.arguments)
+            pin.require(template, self._table)
             self._locality.accept(pin.groups)
         self._tree = ConversationTree(matcher_named(matcher))
         self._marks = OpenMarks(self._table, self._suffixes.opener)

@@ -47,7 +47,7 @@ def suffixes_behind_histories(template: ChatTemplate, group: Group) -> list[tupl
             raise TemplateError("the chat template leaves out an assistant message's content")
         found.append((name, behind))
     if not found:
-        raise TemplateError(f"appended roles {'+'.join(group)}: {refusals[0]}")
+        raise TemplateError(f"appended roles {'+'.join(group)}: {refusals[0]}") from refusals[0]
     return found
 
 

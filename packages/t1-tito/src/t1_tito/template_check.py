@@ -21,6 +21,7 @@ from typing import Any
 from .chat_tokenizer import ChatTemplate, ChatTokenizer, Message
 from .errors import TemplateError
 from .suffix_locality import lost_message, suffixes_behind_histories
+from .template_arguments import candidate_arguments
 from .template_probes import TOOLS, Group, common_length, conversation, system, user
 from .template_report import Cell, Outcome, TemplateProperty, TemplateReport
 
@@ -33,19 +34,7 @@ DEFAULT_GROUPS: tuple[Group, ...] = (
 )
 """Groups that are tried where none are named."""
 
-KNOWN_ARGUMENTS: tuple[dict[str, Any], ...] = (
-    {"preserve_thinking": True},
-    {"clear_thinking": False},
-    {"truncate_history_thinking": False},
-    {"drop_thinking": False},
-    {"keep_all_reasoning": True},
-    {"preserve_reasoning": True},
-    {"keep_past_thinking": True},
-    {"enable_thinking": True},
-    {"enable_thinking": False},
-    {"thinking": True},
-)
-"""Template arguments that are known to change what becomes of history."""
+_ENCODINGS = ("conversation", "default encode")
 
 _Pair = tuple[str, str]
 _Encode = Callable[[str], list[int]]
@@ -78,7 +67,8 @@ def check_template(
         template_arguments: as in use.
 
     Returns:
-        The report. For properties that fail, known template arguments that restore them are tried.
+        The report. For properties that fail, it is tried which template arguments restore them:
+        known ones, and what the template itself asks for (where jinja2 is installed).
     """
     arguments = dict(template_arguments or {})
     cells = _cells(tokenizer, tools, groups, arguments)
@@ -98,19 +88,17 @@ def _restoring(
     arguments: Mapping[str, Any],
     cells: Sequence[Cell],
 ) -> Iterator[Mapping[str, Any]]:
-    source = ChatTemplate(tokenizer).source
     # groups that pass need no second trial
     broken_groups = {c.group for c in cells if c.property is broken and c.outcome is Outcome.FAIL}
     groups = [g for g in groups if "+".join(g) in broken_groups] or groups
     failing = [_setting(c) for c in cells if c.property is broken and c.outcome is Outcome.FAIL]
-    for known in KNOWN_ARGUMENTS:
-        (name,) = known
-        if (source and name not in source) or arguments.get(name) == known[name]:
+    for tried in candidate_arguments(ChatTemplate(tokenizer)):
+        if tried.items() <= arguments.items():
             continue
-        again = _cells(tokenizer, tools, groups, {**arguments, **known})
+        again = _cells(tokenizer, tools, groups, {**arguments, **tried})
         outcomes = {_setting(cell): cell.outcome for cell in again}
         if all(outcomes.get(setting) is Outcome.PASS for setting in failing):
-            yield known
+            yield tried
 
 
 def _setting(cell: Cell) -> tuple[object, ...]:
@@ -162,7 +150,7 @@ def _prefix_cells(
                     tools,
                     Outcome.REFUSED,
                     None,
-                    str(error),
+                    _refusal(error),
                 )
                 for kind in (TemplateProperty.CLOSED_PREFIX, TemplateProperty.GENERATION_PREFIX)
                 for level in ("text", "ids")
@@ -227,7 +215,7 @@ def _locality_cells(template: ChatTemplate, group: Group, encode: _Encode) -> li
     try:
         (_, first), *others = suffixes_behind_histories(template, group)
     except TemplateError as error:
-        return [Cell(kind, name, "text", None, tools, Outcome.REFUSED, None, str(error))]
+        return [Cell(kind, name, "text", None, tools, Outcome.REFUSED, None, _refusal(error))]
     lost = lost_message(group, first)
     if lost:
         return [Cell(kind, name, "text", None, tools, Outcome.FAIL, None, lost)]
@@ -243,14 +231,27 @@ def _bos_cells(template: ChatTemplate) -> list[Cell]:
     bos = template.bos_id
     if bos is None:
         return []
+    kind, tools = TemplateProperty.SINGLE_BOS, template.tools is not None
     steps = conversation([("user",)], reasoning=False, with_system=_takes_system(template))
-    text = template.render([message for step in steps for message in step])
+    try:
+        text = template.render([message for step in steps for message in step])
+    except TemplateError as error:
+        refused = Outcome.REFUSED, None, _refusal(error)
+        return [Cell(kind, name, "ids", None, tools, *refused) for name in _ENCODINGS]
     ids = template.encode(text)
     default = [int(token) for token in template.tokenizer.encode(text)]
     return [
-        _bos_cell(name, bos, tried, template.tools is not None)
-        for name, tried in (("conversation", ids), ("default encode", default))
+        _bos_cell(name, bos, tried, tools)
+        for name, tried in zip(_ENCODINGS, (ids, default), strict=True)
     ]
+
+
+def _refusal(error: TemplateError) -> str:
+    """What the template itself says; which roles it was given is told by the cell."""
+    reason: BaseException = error
+    while reason.__cause__ is not None:
+        reason = reason.__cause__
+    return str(error) if reason is error else f"{type(reason).__name__}: {reason}"
 
 
 def _bos_cell(name: str, bos: int, ids: list[int], tools: bool) -> Cell:

@@ -2,13 +2,15 @@
 
 A template or tokenizer that changes under a running campaign changes every prompt without an error.
 The pin is written once, when the template was checked, and verified at each start: by hashes, by the
-ids of all special tokens, and by the ids that the template was measured to put around a turn.
+ids of all special tokens, and by the ids that the template was measured to put around a turn. A
+session that is given a pin compares what needs no rendering.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from .chat_tokenizer import ChatTemplate, ChatTokenizer, byte_table, digest
 from .errors import TemplateError
@@ -21,6 +23,7 @@ from .turn_suffix import SuffixRenderer
 DEFAULT_PINNED_GROUPS: tuple[Group, ...] = (("user",), ("tool",), ("tool", "tool"))
 _VERSION = 1
 _IDS = ("opener_ids", "history_opener_ids", "closing_ids")
+_DIGESTS: WeakKeyDictionary[ChatTokenizer, tuple[str, str]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -97,21 +100,27 @@ class TemplatePin:
             token_bytes=token_bytes,
         )
         for field, pinned in asdict(self).items():
-            measured = asdict(now)[field]
-            if measured != pinned:
-                raise TemplateError(f"{field} changed: {_difference(pinned, measured)}")
+            _require_same(field, pinned, asdict(now)[field])
 
-    def require_arguments(self, template_arguments: Mapping[str, Any]) -> None:
-        """Refuse template arguments other than the pinned ones.
+    def require(self, template: ChatTemplate, table: TokenBytes) -> None:
+        """Refuse another template, tokenizer or template arguments; renders nothing.
+
+        Args:
+            template: in use now. Its tokenizer is read once, and again when the size of its
+                vocabulary or its added tokens change.
+            table: its byte table.
 
         Raises:
-            TemplateError: they differ; names both.
+            TemplateError: the first field that differs, with both values.
         """
-        if dict(template_arguments) != dict(self.template_arguments):
-            raise TemplateError(
-                f"template_arguments changed: pinned {dict(self.template_arguments)!r}, "
-                f"now {dict(template_arguments)!r}"
-            )
+        measured: dict[str, Any] = {
+            "template_arguments": dict(template.arguments),
+            "template_sha256": digest(template.source),
+            "special_ids": _special_ids(table),
+            "tokenizer_sha256": _known_tokenizer_digest(template.tokenizer, table),
+        }
+        for field, now in measured.items():
+            _require_same(field, getattr(self, field), now)
 
 
 def pin_template(
@@ -148,7 +157,7 @@ def pin_template(
         template_sha256=digest(template.source),
         tokenizer_sha256=_tokenizer_digest(tokenizer, table),
         template_arguments=template.arguments,
-        special_ids={text: token for token, text in sorted(table.special_text.items())},
+        special_ids=_special_ids(table),
         opener_ids=opener,
         history_opener_ids=opener[: common_length(opener, history)],
         closing_ids=tuple(template.encode(suffixes.ending)),
@@ -166,6 +175,33 @@ def _tokenizer_digest(tokenizer: ChatTokenizer, table: TokenBytes) -> str:
     for changing in ("padding", "truncation", "version"):
         content.pop(changing, None)
     return digest(json.dumps(content, sort_keys=True))
+
+
+def _known_tokenizer_digest(tokenizer: ChatTokenizer, table: TokenBytes) -> str:
+    """The digest; what the tokenizer shows is read once, for a large vocabulary takes a second."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return _tokenizer_digest(tokenizer, table)
+    state = (
+        f"{backend.get_vocab_size(with_added_tokens=False)} {backend.get_added_tokens_decoder()}"
+    )
+    try:
+        known = _DIGESTS.get(tokenizer)
+    except TypeError:
+        # it cannot be hashed or referred to weakly, so it is read every time
+        return _tokenizer_digest(tokenizer, table)
+    if known is None or known[0] != state:
+        known = _DIGESTS[tokenizer] = (state, _tokenizer_digest(tokenizer, table))
+    return known[1]
+
+
+def _special_ids(table: TokenBytes) -> dict[str, int]:
+    return {text: token for token, text in sorted(table.special_text.items())}
+
+
+def _require_same(field: str, pinned: Any, measured: Any) -> None:
+    if measured != pinned:
+        raise TemplateError(f"{field} changed: {_difference(pinned, measured)}")
 
 
 def _difference(pinned: Any, measured: Any) -> str:

@@ -95,14 +95,16 @@ def conversation(
 ) -> list[list[dict[str, Any]]]:
     """A conversation in steps: the opening, then assistant, group, assistant, group, ...
 
-    Every step is what is appended at once. The last step is an assistant message.
+    Every step is what is appended at once. The last step is an assistant message. The first message
+    that calls tools says something, too; later ones only call, so that the calls follow the opener.
     """
     opening = ([system("You are terse.")] if with_system else []) + [user("First question.")]
     steps = [opening]
     for place, group in enumerate([*groups, ()]):
         thought = f"Thought number {place}." if reasoning else None
         calls = tool_count(group)
-        steps.append([assistant(f"Answer {place}.", calls=calls, reasoning=thought)])
+        content = "" if calls and place else f"Answer {place}."
+        steps.append([assistant(content, calls=calls, reasoning=thought)])
         if group:
             steps.append(appended(group, f"Message {place}."))
     return steps

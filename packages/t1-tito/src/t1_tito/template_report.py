@@ -55,6 +55,13 @@ class Cell:
     detail: str
 
 
+_ALWAYS_TRIED = (
+    TemplateProperty.CLOSED_PREFIX,
+    TemplateProperty.GENERATION_PREFIX,
+    TemplateProperty.SUFFIX_LOCALITY,
+)
+
+
 @dataclass(frozen=True)
 class TemplateReport:
     """All cells of a check.
@@ -62,8 +69,8 @@ class TemplateReport:
     Attributes:
         template_arguments: what the template was given besides messages and tools.
         cells: in the order tried.
-        restored_by: for each property that fails, the known template arguments that make all its
-            failing cells pass.
+        restored_by: for each property that fails, the template arguments, of those tried, that make
+            all its failing cells pass.
     """
 
     template_arguments: Mapping[str, Any]
@@ -72,8 +79,24 @@ class TemplateReport:
 
     @property
     def failures(self) -> tuple[Cell, ...]:
-        """The cells that fail; refusals are none."""
+        """The cells that fail; refusals are none, see `proven`."""
         return tuple(cell for cell in self.cells if cell.outcome is Outcome.FAIL)
+
+    @property
+    def proven(self) -> bool:
+        """Whether every property was seen to hold and never to fail.
+
+        Where the tokenizer has no token that opens a text, a single BOS is not asked for.
+        """
+        return not self.failures and not self.unseen
+
+    @property
+    def unseen(self) -> tuple[TemplateProperty, ...]:
+        """The properties that neither held nor failed anywhere: the template refused every probe."""
+        outcomes: dict[TemplateProperty, set[Outcome]] = {kind: set() for kind in _ALWAYS_TRIED}
+        for cell in self.cells:
+            outcomes.setdefault(cell.property, set()).add(cell.outcome)
+        return tuple(kind for kind, seen in outcomes.items() if seen <= {Outcome.REFUSED})
 
     def holds(self, wanted: TemplateProperty) -> bool:
         """Whether the property was seen to hold and never to fail."""
@@ -115,9 +138,21 @@ class TemplateReport:
             kind = {True: ", reasoning", False: ", plain", None: ""}[cell.reasoning]
             tools = ", tools" if cell.tools else ""
             yield f"{cell.property}, {cell.group}, {cell.level}{kind}{tools}: {cell.detail}"
+        yield from self._refusals()
+        for kind in self.unseen:
+            yield f"{kind} is not shown: the template refused every probe"
         for broken, arguments in self.restored_by.items():
             found_text = " or ".join(str(dict(given)) for given in arguments)
-            yield f"{broken} is restored by: {found_text or 'no known template argument'}"
+            yield f"{broken} is restored by: {found_text or 'no template argument that was tried'}"
+
+    def _refusals(self) -> Iterator[str]:
+        """Each reason once, with the groups that it was given for."""
+        groups: dict[str, dict[str, None]] = {}
+        for cell in self.cells:
+            if cell.outcome is Outcome.REFUSED:
+                groups.setdefault(cell.detail, {})[cell.group] = None
+        for reason, refused in groups.items():
+            yield f"refused ({', '.join(refused)}): {reason}"
 
 
 def _setting(cell: Cell) -> tuple[object, ...]:

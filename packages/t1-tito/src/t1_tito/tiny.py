@@ -101,7 +101,8 @@ class TinyTokenizer:
         """The conversation as text, or as ids if `tokenize`.
 
         Every message is a block of its own, whatever stands around it: a conversation's text starts
-        with the text of each of its beginnings.
+        with the text of each of its beginnings, and its ids with their ids. What an assistant said
+        loses the white space in front.
 
         Args:
             messages: each with "role" and "content", and maybe "reasoning_content" and "tool_calls".
@@ -250,7 +251,8 @@ def _said(message: Message) -> str:
         text = f"<think>\n{message['reasoning_content']}\n</think>\n\n{text}"
     for call in message.get("tool_calls") or []:
         text += f"\n<tool_call>\n{_json(call.get('function') or call)}\n</tool_call>"
-    return text
+    # white space in front would merge with the line break that the opener ends in
+    return text.lstrip(" \t\r\n") if message["role"] == "assistant" else text
 
 
 def _json(value: Any) -> str:
