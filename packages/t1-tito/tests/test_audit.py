@@ -532,3 +532,27 @@ def test_an_opener_or_stop_that_is_no_list_of_ids_is_named(name, ids, trial, tur
     with pytest.raises(TurnError, match=f"{name}: expected"):
         audit(trial, turns, **{name: ids})
     audit(trial, turns, **{name: np.array([7])})
+
+
+def test_an_empty_message_in_a_new_chunks_history_was_recorded():
+    turns = [
+        turn([C, OPENER], [STOP]),
+        turn([C, OPENER, STOP, LINE, B, OPENER], [THOUGHT, A, THOUGHT, B, STOP]),
+        # the thought is pruned, which opens a chunk
+        turn([C, OPENER, STOP, LINE, B, OPENER, B, STOP, LINE, A, OPENER], [C, STOP]),
+    ]
+    trial = assemble(turns, TABLE)
+    assert len(trial.chunks) == 2
+    assert audit(trial, turns, token_bytes=TABLE, assistant_opener=[OPENER]).findings == ()
+
+
+@pytest.mark.parametrize("wrong", [4, 5], ids=["first", "last"])
+def test_loss_on_an_observation_is_found_without_provenance(wrong):
+    turns = [turn([A, B], [C, A]), turn([A, B, C, A, AB, BC], [B, STOP])]
+    mask = [False, False, True, True, False, False, True, True]
+    mask[wrong] = True
+    sample = {"tokens": [A, B, C, A, AB, BC, B, STOP], "loss_mask": mask}
+    report = audit([sample], turns)
+    # beside a completion the whole run cannot be told from what was sampled
+    assert report.emission_drift in (1, 3)
+    assert ("emission", 0, wrong) in places(report)

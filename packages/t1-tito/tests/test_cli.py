@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import re
@@ -5,12 +6,13 @@ import shlex
 import subprocess
 import sys
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from audit_trials import turn
 
-from t1_tito import TokenBytes, _commands, assemble
+from t1_tito import TokenBytes, _commands, assemble, tokenizer_files
 from t1_tito.cli import main
 from t1_tito.testing.cases import Case, Failure
 from t1_tito.testing.subject import OWN_ASSEMBLER
@@ -125,9 +127,11 @@ def test_a_trial_that_cannot_be_assembled_is_named_and_left_out(tmp_path, capsys
     path = written(tmp_path / "t.jsonl", TrialRecord("bad", bad), TrialRecord("good", TURNS))
     output = str(tmp_path / "out.jsonl")
     assert main(["assemble", path, "-o", output]) == 2
-    assert "trial bad: turn 1, base_length" in capsys.readouterr().err
+    told = f"{path}, line 1: trial bad: turn 1, base_length"
+    assert told in capsys.readouterr().err
     assert [record.trial_id for record in read_trials(output)] == ["good"]
     assert main(["audit", path]) == 2
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -138,14 +142,25 @@ def test_a_trial_that_cannot_be_assembled_is_named_and_left_out(tmp_path, capsys
         (["audit", "{turns}", "--tokenizer", "{turns}"], "not JSON"),
         (["audit", "{turns}", "--tokenizer", "{object}"], "not a tokenizer"),
         (["assemble", "{turns}", "-o", "no/where.jsonl"], "where.jsonl: No such file"),
-        (["check-template", "--tokenizer", "{object}"], "not a tokenizer"),
+        (["check-template", "--tokenizer", "{object}", "--template", "{turns}"], "not a tokenizer"),
+        (["check-template", "--tokenizer", "{object}"], "no chat template"),
+        (["check-template", "--tokenizer", "{tiny}", "--template", "{torn}"], "line 2: syntax err"),
+        (
+            ["check-template", "--tokenizer", "{tiny}", "--verify-pin", "nowhere"],
+            "nowhere: No such",
+        ),
+        (["check-template", "--tokenizer", "{tiny}", "--verify-pin", "{object}"], "not a template"),
+        (["audit", "{empty}"], "no trials"),
         (["check-template", "--tokenizer", "{tiny}", "--template", "nowhere"], "nowhere: No such"),
         (["check-template", "--tokenizer", "{tiny}", "--tools", "{object}"], "a JSON list"),
     ],
 )
 def test_bad_input_is_status_2_and_one_line(arguments, message, turns_file, tmp_path, capsys):
-    (tmp_path / "object.json").write_text("{}")
-    names = {"turns": turns_file, "object": tmp_path / "object.json", "tiny": TINY_FOLDER}
+    contents = {"object": "{}", "torn": "{% if true %}\n{% endfor %}", "empty": "\n"}
+    names = {"turns": turns_file, "tiny": TINY_FOLDER}
+    for name, content in contents.items():
+        names[name] = tmp_path / name
+        names[name].write_text(content)
     assert main([argument.format(**names) for argument in arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
@@ -181,8 +196,8 @@ def test_wrong_usage_is_status_2(arguments, capsys):
     ],
 )
 def test_a_missing_extra_is_named(module, arguments, turns_file, monkeypatch, capsys):
-    real = _commands.find_spec
-    monkeypatch.setattr(_commands, "find_spec", lambda n: None if n == module else real(n))
+    for user in (_commands, tokenizer_files):
+        monkeypatch.setattr(user, "find_spec", lambda n: None if n == module else find_spec(n))
     given = [argument.format(turns=turns_file, tiny=TINY_FOLDER) for argument in arguments]
     assert main(given) == 2
     assert "pip install 't1-tito[" in capsys.readouterr().err
@@ -191,9 +206,133 @@ def test_a_missing_extra_is_named(module, arguments, turns_file, monkeypatch, ca
 def test_a_template_is_checked_and_pinned(tmp_path, capsys):
     pin = tmp_path / "pin.json"
     given = ["check-template", "--tokenizer", str(TINY_FOLDER)]
-    assert main([*given, "--pin", str(pin)]) == 0
-    assert "closed prefix" in capsys.readouterr().out
+    assert main([*given, "--write-pin", str(pin)]) == 0
+    shown = capsys.readouterr()
+    assert "closed prefix" in shown.out
+    assert shown.err == f"wrote the pin to {pin}\n"
     assert json.loads(pin.read_text())["opener_ids"]
+    assert main([*given, "--verify-pin", str(pin)]) == 0
+    assert capsys.readouterr().out == f"{pin}: the pin holds\n"
+
+
+def test_a_pin_that_does_not_hold_names_the_field_and_both_values(tmp_path, capsys):
+    pin = tmp_path / "pin.json"
+    given = ["check-template", "--tokenizer", str(TINY_FOLDER)]
+    assert main([*given, "--write-pin", str(pin)]) == 0
+    pinned = json.loads(pin.read_text())
+    template = tmp_path / "other.jinja"
+    template.write_text((TINY_FOLDER / "chat_template.jinja").read_text() + "{# changed #}")
+    changed = hashlib.sha256(template.read_bytes()).hexdigest()
+    capsys.readouterr()
+    assert main([*given, "--template", str(template), "--verify-pin", str(pin)]) == 1
+    values = f"template_sha256 changed: was '{pinned['template_sha256']}', is '{changed}'"
+    assert values in capsys.readouterr().out
+    # what needs rendering is compared as well
+    pin.write_text(json.dumps(pinned | {"closing_ids": [1]}))
+    assert main([*given, "--verify-pin", str(pin), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["pin_holds"] is False
+    assert told["problem"].startswith("closing_ids changed: was (1,), is (")
+
+
+def test_a_template_that_renders_nothing_is_not_proven(tmp_path, capsys):
+    template = tmp_path / "refuses.jinja"
+    template.write_text("{{ raise_exception('out of order') }}")
+    given = ["check-template", "--tokenizer", str(TINY_FOLDER), "--template", str(template)]
+    assert main([*given, "--write-pin", str(tmp_path / "pin.json")]) == 1
+    shown = capsys.readouterr()
+    assert "out of order" in shown.out
+    assert "not pinned: sessions need suffix locality only, and it does not hold" in shown.err
+    assert not (tmp_path / "pin.json").exists()
+
+
+def test_a_template_that_rewrites_history_is_pinned_for_sessions_and_fails_the_check(
+    tmp_path, capsys
+):
+    template = tmp_path / "rewrites.jinja"
+    # an answer is trimmed once it is history: what follows it stays the same
+    template.write_text(
+        "{% for m in messages %}{% if m.role == 'assistant' and loop.last %}<|im_start|>said\n"
+        "{% else %}<|im_start|>{{ m.role }}\n{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    given = ["check-template", "--tokenizer", str(TINY_FOLDER), "--template", str(template)]
+    assert main([*given, "--write-pin", str(tmp_path / "pin.json")]) == 1
+    told = capsys.readouterr().err
+    assert "sessions need suffix locality only, and it holds for appended user, tool" in told
+    assert main([*given, "--verify-pin", str(tmp_path / "pin.json")]) == 0
+
+
+def test_what_transformers_could_do_besides_is_not_our_message():
+    hidden = "import sys; sys.modules['torch'] = None; from t1_tito.cli import main; "
+    given = ["check-template", "--tokenizer", str(TINY_FOLDER)]
+    done = subprocess.run(
+        [sys.executable, "-c", f"{hidden}sys.exit(main({given}))"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stderr == ""
+
+
+def test_the_total_closes_an_audit(faulty_file, capsys):
+    with Path(faulty_file).open("a", encoding="utf-8") as lines:
+        lines.write("{\n")
+    assert main(["audit", faulty_file]) == 2
+    assert capsys.readouterr().out.endswith("\n3 trials: 1 failed, 1 unreadable\n")
+    assert main(["audit", faulty_file, "--json"]) == 2
+    shown = capsys.readouterr()
+    assert len([json.loads(line) for line in shown.out.splitlines()]) == 2
+    assert shown.err.endswith("3 trials: 1 failed, 1 unreadable\n")
+
+
+@pytest.mark.parametrize("command", [["audit"], ["assemble", "-o", "{output}"]])
+def test_boundaries_that_bytes_could_prove_ask_for_a_tokenizer(command, tmp_path, capsys):
+    tiny = tiny_tokenizer()
+    stop, said = tiny.stop_id, tiny.encode(" world")
+    spelled = [*map(int, b" world")]
+    assert spelled != said
+    turns = (turn([1, 2], [*spelled, stop]), turn([1, 2, *said, stop, 3], [stop]))
+    path = written(tmp_path / "respelled.jsonl", TrialRecord("a", turns))
+    given = [part.format(output=tmp_path / "out.jsonl") for part in [*command, path]]
+    main(given)
+    assert "pass --tokenizer" in capsys.readouterr().err
+    main([*given, "--tokenizer", str(TINY_FOLDER)])
+    assert "pass --tokenizer" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "guess"),
+    [
+        (["adit", "x.jsonl"], "did you mean audit?"),
+        (["audit", "x.jsonl", "--tokeniser=t"], "did you mean --tokenizer?"),
+        (["check-template", "--tokeniser", "t"], "did you mean --tokenizer?"),
+        (["check-template", "--tokenizer", "t", "--pin", "p"], "did you mean --write-pin?"),
+        (["audit", "x.jsonl", "--write-pn"], None),
+        (["polish"], None),
+    ],
+)
+def test_a_misspelt_word_is_guessed(arguments, guess, capsys):
+    with pytest.raises(SystemExit):
+        main(arguments)
+    told = capsys.readouterr().err
+    assert "did you mean" not in told if guess is None else guess in told
+
+
+def test_every_argument_is_explained(capsys):
+    for command, words in (
+        ("audit", ["FILE.jsonl", "--opener"]),
+        ("assemble", ["FILE.jsonl", "-o"]),
+        ("replay", ["CASE.json"]),
+        ("check-template", ["--write-pin", "--verify-pin"]),
+    ):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        # the explanation stands behind the name or on the line below
+        explained = capsys.readouterr().out
+        for word in words:
+            assert re.search(rf"^  {word}[^\n]*(  +\w|\n {{8,}}\w)", explained, re.MULTILINE), word
 
 
 def test_a_template_that_forgets_fails_the_check(tmp_path, capsys):

@@ -1,7 +1,8 @@
 """Sources recovered from ids alone."""
 
 import numpy as np
-from audit_trials import OPENER, STOP, TABLE, trials, turn
+import pytest
+from audit_trials import OPENER, STOP, TABLE, THOUGHT, trials, turn
 from hypothesis import given
 
 from t1_tito import FinishReason, assemble
@@ -120,6 +121,39 @@ def test_a_turn_that_sampled_nothing_keeps_its_context():
     ]
     trial = assemble(turns)
     assert recovered(trial, turns)[0] == trial.chunks[0].source_turn.tolist() == [0, 0, 1, 2, 2]
+
+
+SCAFFOLD = [THOUGHT, 7]
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        # it opens the sample, and is re-spelled behind
+        [
+            turn([7, STOP, 3], [3, 9, 6, THOUGHT, THOUGHT, STOP]),
+            turn([7, STOP, 3, 3, 9, 6, 12, 12], [], FinishReason.ABORT),
+            turn([7, STOP, 3, 3, 2, 0, 6, 12, 12, 4, 9], [STOP]),
+        ],
+        # it stands behind a scaffold that history lacks
+        [
+            turn([6, STOP, 0, 3, *SCAFFOLD], [STOP]),
+            turn([6, STOP, 0, 3, STOP, 11, 0, *SCAFFOLD], [], FinishReason.ABORT),
+            turn([6, STOP, 0, 3, STOP, 11, 0, *SCAFFOLD, 11, 3, 6], [1, STOP]),
+        ],
+        # it re-spells what was sampled and adds nothing
+        [
+            turn([OPENER], [8, 9, 0, 0, STOP]),
+            turn([OPENER, 8, 2, 0, 0, 0, STOP], [], FinishReason.ABORT),
+            turn([OPENER, 8, 2, 0, 0, 0, STOP, STOP, THOUGHT], [9, STOP]),
+        ],
+    ],
+)
+def test_a_turn_that_sampled_nothing_behind_a_repaired_boundary_is_no_fault(turns):
+    trial = assemble(turns, TABLE)
+    assert {"normalized", "retokenized"} & {boundary.case.value for boundary in trial.boundaries}
+    report = audit(bare(trial), turns, token_bytes=TABLE)
+    assert report.ok, str(report)
 
 
 @given(trials())

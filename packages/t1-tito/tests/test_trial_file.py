@@ -62,7 +62,9 @@ def test_a_file_is_read_trial_by_trial(tmp_path):
     path = tmp_path / "trials.jsonl"
     records = [TrialRecord(name, (turn([1], [2]),)) for name in "ab"]
     assert write_trials(path, records) == 2
-    assert [record.trial_id for record in read_trials(path)] == ["a", "b"]
+    back = list(read_trials(path))
+    assert [record.trial_id for record in back] == ["a", "b"]
+    assert [record.where for record in back] == [f"{path}, line 1", f"{path}, line 2"]
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -112,6 +114,8 @@ def test_masks_may_be_numbers():
             line(chunk={"logprobs": [0, float("nan"), 0]}),
             "chunks[0].logprobs[1]: expected a finite",
         ),
+        (line(chunk={"logprobs": [0, 0, 10**400]}), "chunks[0].logprobs: a value does not fit"),
+        ("[" * 100_000, "not a JSON line"),
         (line(chunk={"tokens": None}), "chunks[0]: tokens: expected a list, got NoneType"),
         (line(chunks=[1]), "chunks[0]: expected an object, got int"),
         (line(turns=[]), "turns: expected at least one"),
@@ -128,6 +132,9 @@ def test_a_malformed_line_is_refused_by_field_and_position(text, message):
 
 def test_a_torn_last_line_is_said_to_be_torn(tmp_path):
     assert "no line break" in refused(line()[:40])
+    # the place is one in this line, and not the decoder's own "line 2 column 1"
+    told = refused('{"trial_id": "a"\n')
+    assert told == "not a JSON line: Expecting ',' delimiter at character 18"
     assert "no line break" not in refused(line()[:40] + "\n")
     path = tmp_path / "trials.jsonl"
     path.write_text(line() + "\n\n" + line()[:40])

@@ -2,18 +2,24 @@
 
 import dataclasses
 import json
+import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ._audit.seams import Relation
 from .assembler import assemble
 from .audit import audit
 from .audit_report import AuditReport, FindingKind
+from .boundary import Reason
+from .chat_tokenizer import ChatTemplate, ChatTokenizer, byte_table
 from .errors import FileFormatError, MissingExtraError, TemplateError, TitoError
 from .token_bytes import TokenBytes
+from .tokenizer_files import load_chat_tokenizer
 from .trial_file import TrialRecord, arrays_of, read_trials, write_trials
 
 _FAILURES: dict[str, Callable[[AuditReport], bool]] = {
@@ -30,6 +36,9 @@ FAIL_ON = tuple(_FAILURES)
 """What `audit` can be told to fail on."""
 
 _SECONDS_BETWEEN_NOTES = 5.0
+# what the assembly and the audit call a boundary that bytes might prove
+_UNPROVEN = frozenset({Reason.NO_BYTE_TABLE.value, Relation.CHANGED.value})
+_HINT = "hint: at some boundaries the ids differ and may say the same; pass --tokenizer to tell\n"
 
 
 class _Progress:
@@ -37,16 +46,16 @@ class _Progress:
 
     def __init__(self, verb: str) -> None:
         self._verb = verb
-        self._count = 0
         self._last = time.monotonic()
+        self.done = 0
         self.errors = 0
 
     def step(self) -> None:
-        self._count += 1
+        self.done += 1
         now = time.monotonic()
         if now - self._last >= _SECONDS_BETWEEN_NOTES:
             self._last = now
-            sys.stderr.write(f"{self._verb} {self._count} trials\n")
+            sys.stderr.write(f"{self._verb} {self.done} trials\n")
 
     def error(self, error: TitoError) -> None:
         self.errors += 1
@@ -63,15 +72,16 @@ def audit_file(
 ) -> int:
     """Audit every trial of a file; lines that cannot be read are named and passed over."""
     table = _token_bytes(tokenizer)
-    progress, failed = _Progress("audited"), 0
+    progress, failed, unproven = _Progress("audited"), 0, False
     for record in read_trials(path, on_error=progress.error):
         try:
             samples = record.chunks
             given: Any = assemble(record.turns, table) if samples is None else samples
             report = audit(given, record.turns, token_bytes=table, assistant_opener=opener)
         except TitoError as error:
-            progress.error(FileFormatError(f"trial {record.trial_id}: {error}"))
+            progress.error(_at(record, error))
             continue
+        unproven |= not _UNPROVEN.isdisjoint(report.boundaries)
         broken = [what for what in fail_on if _FAILURES[what](report)]
         failed += bool(broken)
         if as_json:
@@ -84,41 +94,64 @@ def audit_file(
             line = f"trial {record.trial_id}: {verdict}\n{body}\n"
         sys.stdout.write(line + "\n")
         progress.step()
+    checked = progress.done + progress.errors
+    if not checked:
+        raise FileFormatError(f"{path}: no trials")
+    total = f"{checked} trials: {failed} failed, {progress.errors} unreadable\n"
+    (sys.stderr if as_json else sys.stdout).write(total)
+    if unproven and table is None:
+        sys.stderr.write(_HINT)
     return 2 if progress.errors else int(failed > 0)
+
+
+def _at(record: TrialRecord, error: TitoError) -> FileFormatError:
+    return FileFormatError(f"{record.where}: trial {record.trial_id}: {error}")
 
 
 def assemble_file(path: Path, output: Path, *, tokenizer: Path | None) -> int:
     """Assemble every trial of a file; trials that cannot be are named and left out."""
     table = _token_bytes(tokenizer)
-    progress = _Progress("assembled")
+    progress, unproven = _Progress("assembled"), False
 
     def assembled(record: TrialRecord) -> TrialRecord | None:
+        nonlocal unproven
         try:
             trial = assemble(record.turns, table)
         except TitoError as error:
-            progress.error(FileFormatError(f"trial {record.trial_id}: {error}"))
+            progress.error(_at(record, error))
             return None
         progress.step()
+        unproven |= not _UNPROVEN.isdisjoint(one.reason.value for one in trial.boundaries)
         return dataclasses.replace(record, chunks=tuple(arrays_of(one) for one in trial.chunks))
 
     records = (assembled(record) for record in read_trials(path, on_error=progress.error))
     count = write_trials(output, (record for record in records if record is not None))
     sys.stderr.write(f"wrote {count} trials to {output}\n")
+    if unproven and table is None:
+        sys.stderr.write(_HINT)
     return 2 if progress.errors else 0
 
 
 def check_template_of(
-    tokenizer: Path, *, template: Path | None, tools: Path | None, as_json: bool, pin: Path | None
+    tokenizer: Path,
+    *,
+    template: Path | None,
+    tools: Path | None,
+    as_json: bool,
+    write_pin: Path | None,
+    verify_pin: Path | None,
 ) -> int:
-    """Check a chat template, and pin it where asked to."""
+    """Check a chat template and pin it where asked to, or hold it against a pin alone."""
     # the template modules are needed by this command alone
     from .template_check import check_template  # noqa: PLC0415
-    from .template_pin import pin_template  # noqa: PLC0415
 
-    chat = _chat_tokenizer(tokenizer, template)
+    with _no_advice():
+        chat = load_chat_tokenizer(tokenizer, template)
     schemas = None if tools is None else _json_file(tools, list)
-    given = {} if schemas is None else {"tools": schemas}
-    report = check_template(chat, **given)
+    _require_syntax(chat, template or tokenizer)
+    if verify_pin is not None:
+        return _verify_pin(chat, verify_pin, schemas, as_json=as_json)
+    report = check_template(chat, **({} if schemas is None else {"tools": schemas}))
     if as_json:
         restored = {name.value: list(by) for name, by in report.restored_by.items()}
         content = {
@@ -126,19 +159,86 @@ def check_template_of(
             "cells": [dataclasses.asdict(cell) for cell in report.cells],
             "restored_by": restored,
             "failures": len(report.failures),
+            "proven": report.proven,
         }
         sys.stdout.write(json.dumps(content) + "\n")
     else:
         sys.stdout.write(f"{report}\n")
-    if pin is not None:
-        try:
-            text = pin_template(chat, **given).to_json()
-        except TemplateError as error:
-            sys.stderr.write(f"not pinned: {error}\n")
-            return 1
-        _write(pin, text + "\n")
-        sys.stderr.write(f"wrote the pin to {pin}\n")
-    return int(bool(report.failures))
+    if write_pin is not None:
+        _write_pin(chat, write_pin, schemas, proven=report.proven)
+    return 0 if report.proven else 1
+
+
+def _require_syntax(chat: ChatTokenizer, path: Path) -> None:
+    from jinja2 import TemplateSyntaxError  # noqa: PLC0415 needs the extra
+
+    try:
+        ChatTemplate(chat).render([{"role": "user", "content": "x"}])
+    except TemplateError as error:
+        # what it refuses besides is for the check to tell
+        if isinstance(error.__cause__, TemplateSyntaxError):
+            cause = error.__cause__
+            raise FileFormatError(
+                f"{path}: chat template, line {cause.lineno}: syntax error: {cause.message}"
+            ) from error
+
+
+def _write_pin(chat: ChatTokenizer, path: Path, tools: Any, *, proven: bool) -> None:
+    """Pin the template. Sessions need less than a check asks for: suffix locality only."""
+    from .template_pin import pin_template  # noqa: PLC0415
+
+    try:
+        pin = pin_template(chat, tools=tools)
+    except TemplateError as error:
+        sys.stderr.write(
+            f"not pinned: sessions need suffix locality only, and it does not hold: {error}\n"
+        )
+        return
+    _write(path, pin.to_json() + "\n")
+    sys.stderr.write(f"wrote the pin to {path}\n")
+    if not proven:
+        groups = ", ".join("+".join(group) for group in pin.groups)
+        sys.stderr.write(
+            "the template is not proven, but sessions need suffix locality only, and it holds for "
+            f"appended {groups}\n"
+        )
+
+
+def _verify_pin(chat: ChatTokenizer, path: Path, tools: Any, *, as_json: bool) -> int:
+    from .template_pin import TemplatePin  # noqa: PLC0415
+
+    text = json.dumps(_json_file(path, dict))
+    try:
+        pin = TemplatePin.from_json(text)
+    except TemplateError as error:
+        raise FileFormatError(f"{path}: {error}") from error
+    problem = None
+    try:
+        # hashes first: they name what changed where a proof would name what follows from it
+        pin.require(ChatTemplate(chat, tools, pin.template_arguments), byte_table(chat, None))
+        pin.verify(chat, tools=tools)
+    except TemplateError as error:
+        problem = str(error)
+    if as_json:
+        sys.stdout.write(json.dumps({"pin_holds": problem is None, "problem": problem}) + "\n")
+    else:
+        sys.stdout.write(f"{path}: {problem or 'the pin holds'}\n")
+    return int(problem is not None)
+
+
+@contextmanager
+def _no_advice() -> Generator[None]:
+    """Without the notes of transformers on what it could do besides, such as with PyTorch."""
+    name = "TRANSFORMERS_NO_ADVISORY_WARNINGS"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def replay_case(path: Path) -> int:
@@ -189,39 +289,6 @@ def _token_bytes(given: Path | None) -> TokenBytes | None:
     from .byte_tables import token_bytes_of  # noqa: PLC0415
 
     return token_bytes_of(_loaded(path, Tokenizer.from_file))
-
-
-def _chat_tokenizer(given: Path, template: Path | None) -> Any:
-    path = _tokenizer_file(given)
-    if find_spec("transformers") is None or find_spec("jinja2") is None:
-        raise MissingExtraError("check-template needs: pip install 't1-tito[transformers]' jinja2")
-    from transformers import PreTrainedTokenizerFast  # noqa: PLC0415 needs the extra
-
-    beside = path.with_name("tokenizer_config.json")
-    config = _json_file(beside, dict) if beside.exists() else {}
-    chat = _loaded(path, lambda name: PreTrainedTokenizerFast(tokenizer_file=name))
-    for name in ("bos_token", "eos_token"):
-        token = config.get(name)
-        if token is not None:
-            setattr(chat, name, token["content"] if isinstance(token, dict) else token)
-    chat.chat_template = _template(path, config, template)
-    return chat
-
-
-def _template(path: Path, config: dict[str, Any], given: Path | None) -> str:
-    beside = path.with_name("chat_template.jinja")
-    file = given or (beside if beside.exists() else None)
-    if file is not None:
-        try:
-            return file.read_text(encoding="utf-8")
-        except OSError as error:
-            raise FileFormatError(f"{file}: {error.strerror or error}") from error
-    template = config.get("chat_template")
-    if not isinstance(template, str):
-        raise FileFormatError(
-            f"{path.parent}: no chat template beside {path.name}; pass --template"
-        )
-    return template
 
 
 def _loaded(path: Path, load: Callable[[str], Any]) -> Any:

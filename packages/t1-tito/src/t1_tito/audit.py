@@ -23,11 +23,12 @@ import numpy as np
 from ._audit.checks import SampledTokens
 from ._audit.history import History
 from ._audit.run import AuditRun
-from ._audit.sample import read_sample, sources
+from ._audit.sample import read_sample, samples_in, sources
 from .audit_report import AuditReport
+from .errors import TurnError
 from .token_bytes import TokenBytes
 from .trial import Trial
-from .turn import Turn
+from .turn import Ids, Turn
 
 
 def audit(
@@ -56,17 +57,18 @@ def audit(
         The report. Nothing wrong in the samples raises: it is a finding.
 
     Raises:
-        TurnError: a turn builds on more ids than the turn before it has.
+        TurnError: something in `turns` is no `Turn`, or builds on more ids than the turn before it
+            has; `assistant_opener` or `stop_ids` are no ids.
+        FidelityError: `trial_or_samples` is neither a trial nor a list.
     """
-    given: Iterable[object] = (
-        trial_or_samples.chunks if isinstance(trial_or_samples, Trial) else trial_or_samples
-    )
-    run = AuditRun(History(turns), token_bytes, stop_ids)
-    run.read(list(given))
+    samples = samples_in(trial_or_samples)
+    opener = _ids("assistant_opener", () if assistant_opener is None else assistant_opener)
+    run = AuditRun(History(turns), token_bytes, _ids("stop_ids", stop_ids).tolist())
+    run.read(samples)
     run.follow()
     run.check()
-    if assistant_opener:
-        run.find_unrecorded(np.array(assistant_opener, np.int32))
+    if opener.size:
+        run.find_unrecorded(opener)
     reasons = None
     if isinstance(trial_or_samples, Trial):
         run.check_records(trial_or_samples)
@@ -85,12 +87,11 @@ def emission_drift(trial_or_samples: Trial | Iterable[object], turns: Sequence[T
         turns: the turns, in order.
 
     Raises:
-        TurnError: a turn builds on more ids than the turn before it has.
-        FidelityError: the arrays of a sample disagree in length.
+        TurnError: something in `turns` is no `Turn`, or builds on more ids than the turn before it has.
+        FidelityError: `trial_or_samples` is neither a trial nor a list, or the arrays of a sample
+            disagree in length.
     """
-    given: Iterable[object] = (
-        trial_or_samples.chunks if isinstance(trial_or_samples, Trial) else trial_or_samples
-    )
+    given = samples_in(trial_or_samples)
     history = History(turns)
     laid = SampledTokens(history)
     completions = [turn.completion_ids for turn in history.turns]
@@ -103,3 +104,15 @@ def emission_drift(trial_or_samples: Trial | Iterable[object], turns: Sequence[T
         same = (sampled >= 0) & (ids[sampled] == sample.tokens)
         drift += int(np.count_nonzero(sample.loss_mask & ~same))
     return drift
+
+
+def _ids(name: str, given: Iterable[int]) -> Ids:
+    try:
+        ids = np.array([*given])
+    except (TypeError, ValueError) as error:
+        raise TurnError(name, None, f"expected a list of ids: {error}") from error
+    if not ids.size:
+        return np.empty(0, np.int32)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= 2**31:
+        raise TurnError(name, None, f"expected ids in [0, 2**31), got {ids.tolist()}")
+    return ids.astype(np.int32)

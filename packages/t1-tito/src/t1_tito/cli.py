@@ -8,8 +8,10 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
+from typing import NoReturn
 
 from ._commands import FAIL_ON, assemble_file, audit_file, check_template_of, replay_case
 from .errors import TitoError
@@ -18,7 +20,8 @@ _EXAMPLES = """examples:
   t1-tito assemble turns.jsonl -o trials.jsonl      stitch turns into training samples
   t1-tito audit trials.jsonl                        check them against the raw turns
   t1-tito audit trials.jsonl --tokenizer tokenizer.json --opener 151644,77091
-  t1-tito check-template --tokenizer ./model --pin template-pin.json
+  t1-tito check-template --tokenizer ./model --write-pin pin.json
+  t1-tito check-template --tokenizer ./model --verify-pin pin.json    at every start
   t1-tito replay case.json                          run a failure that the test kit saved
 
 The smallest file of turns, and its audit:
@@ -42,8 +45,34 @@ def _ids(text: str) -> list[int]:
     return ids
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+class _Parser(argparse.ArgumentParser):
+    """Guesses what was meant by a command or option that does not exist.
+
+    Attributes:
+        given: the arguments to be parsed.
+        known: the commands and options that could be meant.
+    """
+
+    given: Sequence[str] = ()
+    known: Sequence[str] = ()
+
+    @property
+    def options(self) -> list[str]:
+        """Its own options, as they are written."""
+        return [*self._option_string_actions]
+
+    def error(self, message: str) -> NoReturn:
+        """End with the usage, the message and the guess."""
+        words = [word.partition("=")[0] for word in self.given]
+        tried = [word for word in words if word.startswith("--")] + words[:1]
+        for word in tried:
+            near = [] if word in self.known else get_close_matches(word, self.known, n=1)
+            message += "".join(f"; did you mean {one}?" for one in near)
+        super().error(message)
+
+
+def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
+    parser = _Parser(
         prog="t1-tito",
         description="Token-in-token-out trials: exact sampled ids, checked.",
         epilog=_EXAMPLES,
@@ -51,12 +80,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"t1-tito {version('t1-tito')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    known = [*_COMMANDS]
     for name, (describe, what) in _COMMANDS.items():
         # the formatter keeps the example's line breaks and leaves wrapping to the texts
         command = commands.add_parser(
             name, help=what, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         describe(command)
+        command.given, command.known = given, [*_COMMANDS, *command.options]
+        if name == next(iter(given), None):
+            known += command.options
+    parser.given, parser.known = given, [*known, *parser.options]
     return parser
 
 
@@ -66,7 +100,7 @@ Check the samples of every trial against its raw turns: drift, conditioning, mas
 lost or doubled text. Trials without chunks are assembled first. Samples without source_turn and
 source_index, as other stacks write them, are located in the turns."""
     command.epilog = "example:\n  t1-tito audit trials.jsonl --tokenizer tokenizer.json --json"
-    command.add_argument("file", type=Path, metavar="FILE.jsonl")
+    _add_file(command)
     _add_tokenizer(command, required=False)
     command.add_argument(
         "--opener",
@@ -100,8 +134,15 @@ def _audit(given: argparse.Namespace) -> int:
 def _describe_assemble(command: argparse.ArgumentParser) -> None:
     command.description = "Stitch the turns of every trial into samples and write both."
     command.epilog = "example:\n  t1-tito assemble turns.jsonl -o trials.jsonl"
-    command.add_argument("file", type=Path, metavar="FILE.jsonl")
-    command.add_argument("-o", "--output", type=Path, required=True, metavar="OUT.jsonl")
+    _add_file(command)
+    command.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="OUT.jsonl",
+        help="file to write: the same trials with their samples; replaced when all is done",
+    )
     _add_tokenizer(command, required=False)
     command.set_defaults(run=_assemble)
 
@@ -119,8 +160,15 @@ def _describe_check_template(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--tools", type=Path, metavar="FILE", help="JSON list of tool schemas")
     command.add_argument("--json", action="store_true", help="one JSON object")
-    command.add_argument(
-        "--pin", type=Path, metavar="OUT.json", help="also pin the template and write the pin"
+    pins = command.add_mutually_exclusive_group()
+    pins.add_argument(
+        "--write-pin", type=Path, metavar="FILE", help="also pin the template and write the pin"
+    )
+    pins.add_argument(
+        "--verify-pin",
+        type=Path,
+        metavar="FILE",
+        help="check nothing but that the template is still what this pin says",
     )
     command.set_defaults(run=_check_template)
 
@@ -131,19 +179,31 @@ def _check_template(given: argparse.Namespace) -> int:
         template=given.template,
         tools=given.tools,
         as_json=given.json,
-        pin=given.pin,
+        write_pin=given.write_pin,
+        verify_pin=given.verify_pin,
     )
 
 
 def _describe_replay(command: argparse.ArgumentParser) -> None:
     command.description = "Run a case again that the test kit saved; see `pytest --tito-assembler`."
     command.epilog = "example:\n  t1-tito replay case.json"
-    command.add_argument("case", type=Path, metavar="CASE.json")
+    command.add_argument(
+        "case", type=Path, metavar="CASE.json", help="what a failing test of the kit has saved"
+    )
     command.set_defaults(run=_replay)
 
 
 def _replay(given: argparse.Namespace) -> int:
     return replay_case(given.case)
+
+
+def _add_file(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE.jsonl",
+        help="trials as JSON lines, each with its turns; see the example of `t1-tito --help`",
+    )
 
 
 def _add_tokenizer(command: argparse.ArgumentParser, *, required: bool) -> None:
@@ -173,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    given = _parser().parse_args(arguments)
+    given = _parser(sys.argv[1:] if arguments is None else arguments).parse_args(arguments)
     try:
         status: int = given.run(given)
         sys.stdout.flush()

@@ -7,7 +7,8 @@ A stretch with loss is one or more completions. Each is located among the turns,
     2. the next turn, then each turn behind it, then the earlier ones, if the ids are equal
     3. a turn that the stretch is the beginning of, then the next turn if half of the ids agree
 
-Context is given to the prompt of the completion behind it as far as both end alike.
+Context is given to the prompt of the completion behind it as far as both end alike, and what a turn
+without a completion added, to that turn.
 """
 
 from collections.abc import Collection, Sequence
@@ -43,6 +44,9 @@ def recover(
         (source_turn, source_index), int32 [N] each, -1 where no turn explains a token. In a sample
         whose prompts its tokens do not show, completions of equal ids cannot be told apart and go
         to the earliest turn that is still free.
+
+    Raises:
+        TurnError: something in `turns` is no `Turn`, or builds on more ids than the turn before it has.
     """
     ids = np.asarray(tokens, np.int32)
     mask = np.asarray(loss_mask, bool)
@@ -81,6 +85,7 @@ class _Search:
             turn = self._locate(start, stop)
             if turn is None:
                 return
+            self._opening(turn, start)
             self._empty_turns(turn, start)
             self._context(turn, start)
             length = self._extent(turn, start, stop)
@@ -156,21 +161,52 @@ class _Search:
         length = common_prefix(self.tokens[start - length : start][::-1], prompt[::-1])
         self._assign(turn, start - length, seam - length, length)
 
+    def _opening(self, turn: int, start: int) -> None:
+        """A sample may open with the prompt of a turn that sampled nothing, which `turn` re-spells."""
+        seam = int(self.history.prompt_lengths[turn])
+        if self.end or (seam == start and self._begins_with(turn)):
+            return
+        for empty in range(turn - 1, -1, -1):
+            seam = int(self.history.prompt_lengths[empty])
+            if self._completion(empty).size:
+                return
+            if seam <= start and self._begins_with(empty):
+                self._assign(empty, 0, 0, seam)
+                self.turn, self.end = empty, seam
+                return
+
+    def _begins_with(self, turn: int) -> bool:
+        """Whether the sample begins with the whole prompt of a turn."""
+        seam = int(self.history.prompt_lengths[turn])
+        return np.array_equal(self.history.ids(turn, 0, seam), self.tokens[:seam])
+
     def _empty_turns(self, before: int, stop: int) -> None:
         """Turns without a completion that lie between the last located turn and `before`."""
         for turn in range(self.turn + 1, before):
-            seam = int(self.history.prompt_lengths[turn])
-            if self._completion(turn).size or self.end >= stop:
+            if self._completion(turn).size or self.end >= stop or self.turn != turn - 1:
                 return
-            added = seam - int(self.history.lengths[turn - 1]) if turn else seam
+            seam = int(self.history.prompt_lengths[turn])
+            added = self._added(turn, before, stop)
             place = self.end + added
-            if added <= 0 or place > stop or self.turn != turn - 1:
+            if not 0 < added <= seam or place > stop:
                 return
             prompt = self.history.ids(turn, seam - added, seam)
             if not np.array_equal(prompt, self.tokens[self.end : place]):
                 return
             self._assign(turn, self.end, seam - added, added)
             self.turn, self.end = turn, place
+
+    def _added(self, turn: int, before: int, stop: int) -> int:
+        """Ids of context that a turn without a completion added to the sample."""
+        seam = int(self.history.prompt_lengths[turn])
+        if (
+            turn == before - 1
+            and before < len(self.history)
+            and self.history.shared(before) == seam
+        ):
+            # the completion at `stop` extends it, and what lies between is the context of both
+            return stop - self.end - (int(self.history.prompt_lengths[before]) - seam)
+        return seam - int(self.history.lengths[turn - 1]) if turn else seam
 
     def _assign(self, turn: int, start: int, index: int, length: int) -> None:
         self.source_turn[start : start + length] = turn

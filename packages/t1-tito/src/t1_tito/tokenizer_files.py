@@ -70,6 +70,8 @@ def _template(path: Path, config: dict[str, Any], given: Path | None) -> str:
             return file.read_text(encoding="utf-8")
         except OSError as error:
             raise FileFormatError(f"{file}: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise FileFormatError(f"{file}: not a text in UTF-8: {error}") from error
     template = config.get("chat_template")
     if not isinstance(template, str):
         raise FileFormatError(

@@ -57,11 +57,13 @@ class TrialRecord:
         trial_id: whatever names the trial.
         turns: its turns, at least one.
         chunks: its samples, each the arrays by name; None where it is not assembled yet.
+        where: how messages name the place it was read from, "" where it was not read.
     """
 
     trial_id: str
     turns: tuple[Turn, ...]
     chunks: tuple[Arrays, ...] | None = None
+    where: str = ""
 
 
 def arrays_of(chunk: Chunk) -> Arrays:
@@ -163,10 +165,13 @@ def parse_trial(line: str | bytes, where: str = "trial") -> TrialRecord:
 
     try:
         content = json.loads(line, parse_constant=constant)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
+        # a decoder's own "line 2 column 1" counts from this line's start and misleads
+        decoding = isinstance(error, json.JSONDecodeError)
+        why = f"{error.msg} at character {error.pos + 1}" if decoding else str(error)
         ended = line[-1:] in (b"\n", "\n")
         torn = "" if ended else "; it has no line break, the writer may have been cut off"
-        raise FileFormatError(f"{where}: not a JSON line: {error}{torn}") from error
+        raise FileFormatError(f"{where}: not a JSON line: {why}{torn}") from error
     fields = _object(where, content)
     version = _field(where, fields, "schema_version")
     if version != SCHEMA_VERSION:
@@ -185,6 +190,7 @@ def parse_trial(line: str | bytes, where: str = "trial") -> TrialRecord:
             _chunk(f"{where}: chunks[{i}]", chunk)
             for i, chunk in enumerate(_list(where, fields, "chunks"))
         ),
+        where,
     )
     if constants:
         raise FileFormatError(f"{where}: holds {constants[0]}; only finite numbers are allowed")
@@ -253,7 +259,10 @@ def _array(where: str, name: str, values: Sequence[Any]) -> npt.NDArray[Any]:
             raise FileFormatError(
                 f"{where}.{name}[{position}]: {values[position]} does not fit {dtype}"
             )
-    array = np.array(values, dtype)
+    try:
+        array = np.array(values, dtype)
+    except OverflowError as error:
+        raise FileFormatError(f"{where}.{name}: a value does not fit {dtype}: {error}") from error
     if dtype.kind == "f" and not np.isfinite(array).all():
         position = int(np.argmin(np.isfinite(array)))
         raise FileFormatError(

@@ -38,6 +38,8 @@ class SampledTokens:
 
     def index(self, sample: Sample, known: Bools) -> npt.NDArray[np.int64]:
         """Int64 [N], the sampled index of each position; -1 where its source is no completion."""
+        if not len(self._history):
+            return np.full(known.size, -1, np.int64)
         turn = np.where(known, sample.source_turn, 0)
         within = sample.source_index - self._history.prompt_lengths[turn]
         return np.where(known & (within >= 0), self.starts[turn] + within, -1)
@@ -61,7 +63,7 @@ def check_sources(
             FindingKind.EMISSION,
             chunk,
             sample,
-            mask & ~known,
+            mask & (~known | (sampled < 0)),
             "no turn sampled these tokens",
         )
         return

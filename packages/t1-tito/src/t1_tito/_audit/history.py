@@ -5,7 +5,8 @@ collected by walking back until a turn gives the ids themselves. A slice near th
 own length. Nothing here knows chunks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,17 @@ def common_prefix(left: npt.NDArray[np.generic], right: npt.NDArray[np.generic])
     return length
 
 
+def _turns(given: object) -> tuple[Turn, ...]:
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        raise TurnError("turns", None, f"expected a list of Turn, got {type(given).__name__}")
+    turns = tuple(cast("Iterable[object]", given))
+    for index, one in enumerate(turns):
+        if not isinstance(one, Turn):
+            problem = f"expected a Turn, got {type(one).__name__}; build one with Turn(...)"
+            raise TurnError("turns", index, problem)
+    return cast("tuple[Turn, ...]", turns)
+
+
 class History:
     """Sizes and ids of n turns.
 
@@ -42,9 +54,9 @@ class History:
         """Measure the turns.
 
         Raises:
-            TurnError: a turn builds on more ids than the turn before it has.
+            TurnError: something is no `Turn`, or builds on more ids than the turn before it has.
         """
-        self.turns = tuple(turns)
+        self.turns = _turns(turns)
         prompts = [turn.prompt_length for turn in self.turns]
         lengths = [turn.length for turn in self.turns]
         for index, turn in enumerate(self.turns):

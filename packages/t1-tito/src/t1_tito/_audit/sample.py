@@ -8,16 +8,17 @@ recovered from the turns (`t1_tito.provenance`).
     placement   where a sample holds the completion of a turn
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from t1_tito.errors import FidelityError
 from t1_tito.provenance import recover
+from t1_tito.trial import Trial
 from t1_tito.turn import Floats, Ids
 
 from .history import History
@@ -122,6 +123,21 @@ def read_sample(index: int, given: object, history: History, taken: set[int]) ->
     )
 
 
+def samples_in(given: object) -> list[object]:
+    """The samples of a trial, or those of a list.
+
+    Raises:
+        FidelityError: invariant "alignment": it is neither.
+    """
+    if isinstance(given, Trial):
+        return list(given.chunks)
+    # one sample may be a mapping, which is a sequence of its own keys
+    if isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
+        problem = f"expected a Trial or a list of samples, got {type(given).__name__}"
+        raise FidelityError("alignment", None, None, problem)
+    return list(cast("Iterable[object]", given))
+
+
 def _get(given: object, name: str) -> Any:
     if isinstance(given, Mapping):
         return given.get(name)
@@ -131,7 +147,12 @@ def _get(given: object, name: str) -> Any:
 def _array(index: int, name: str, values: Any) -> npt.NDArray[Any] | None:
     if values is None:
         return None
-    array, dtype = np.asarray(values), np.dtype(_DTYPES[name])
+    dtype = np.dtype(_DTYPES[name])
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        problem = f"{name} is no flat sequence: {error}"
+        raise FidelityError("alignment", index, None, problem) from error
     if array.ndim != 1:
         raise FidelityError("alignment", index, None, f"{name} has shape {list(array.shape)}")
     if array.dtype == dtype:
@@ -152,6 +173,8 @@ def _array(index: int, name: str, values: Any) -> npt.NDArray[Any] | None:
 def sources(sample: Sample, history: History) -> npt.NDArray[np.bool_]:
     """Bool [N], whether the source of each position exists in the turns."""
     turn, index = sample.source_turn, sample.source_index
+    if not len(history):
+        return np.zeros(turn.size, bool)
     known = (turn >= 0) & (turn < len(history)) & (index >= 0)
     known &= index < history.lengths[np.where(known, turn, 0)]
     return known

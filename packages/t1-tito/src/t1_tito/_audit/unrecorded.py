@@ -18,11 +18,15 @@ import numpy.typing as npt
 
 from t1_tito.audit_report import FindingKind
 from t1_tito.token_bytes import TokenBytes
-from t1_tito.turn import Ids
+from t1_tito.turn import FinishReason, Ids, Turn
 
 from .findings import Findings
 from .history import History
 from .sample import Placement, Sample
+
+
+def _stopped(turn: Turn) -> bool:
+    return turn.finish_reason is FinishReason.STOP
 
 
 def occurrences(tokens: Ids, pattern: Ids) -> npt.NDArray[np.int64]:
@@ -43,6 +47,10 @@ class RecordedText:
         self._token_bytes = token_bytes
         parts = [turn.completion_ids for turn in history.turns]
         parts += [history.ids(0, 0, int(history.prompt_lengths[0]))] if len(history) else []
+        # what turns stopped on ends a message
+        self.enders = np.unique(
+            [turn.completion_ids[-1:] for turn in history.turns if _stopped(turn)]
+        )
         # a separator that is no unit of text keeps matches inside of one completion
         self._text = b"\xff\xff\xff\xff".join(self._units(ids) for ids in parts)
 
@@ -99,7 +107,7 @@ def check_recorded(
     unowned = np.setdiff1d(np.arange(hits.size), owned)
     for number in unowned.tolist():
         start = int(hits[number]) + opener.size
-        stop = _message_end(tokens, start, hits, number, token_bytes)
+        stop = _message_end(tokens, start, hits, number, recorded.enders, token_bytes)
         if start < opening and tokens[start:stop] in recorded:
             continue
         later = np.searchsorted(starts, start)
@@ -119,11 +127,15 @@ def _message_end(
     start: int,
     hits: npt.NDArray[np.int64],
     number: int,
+    enders: npt.NDArray[np.integer],
     token_bytes: TokenBytes | None,
 ) -> int:
-    """One past the message: its first control token behind some text, or the next opener."""
+    """One past the message: what ends a turn, a control token behind some text, or the next opener."""
     stop = int(hits[number + 1]) if number + 1 < hits.size else int(tokens.size)
     body = tokens[start:stop]
+    ended = np.flatnonzero(np.isin(body, enders))
+    if ended.size:
+        return start + int(ended[0])
     if token_bytes is None or token_bytes.first_unknown(body) is not None:
         return stop
     special = np.isin(body, np.fromiter(token_bytes.special, np.int64, len(token_bytes.special)))
