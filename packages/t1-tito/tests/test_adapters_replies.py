@@ -375,3 +375,23 @@ def test_what_a_reply_loses_is_listed_once_and_with_its_reason(module):
     fields = [field for field, _ in module.LOSSY]
     assert len(set(fields)) == len(fields)
     assert all(why for _, why in module.LOSSY)
+
+
+def test_a_logprob_that_is_no_number_names_turn_and_position():
+    reply = vllm_completion()
+    reply["choices"][0]["logprobs"]["token_logprobs"][1] = float("nan")
+    with pytest.raises(TurnError) as caught:
+        vllm.turn_from_reply(reply, version_sent=0, version_received=0, turn=3)
+    assert (caught.value.turn, caught.value.field, caught.value.position) == (3, "logprobs", 1)
+    reply = generated()
+    reply["meta_info"]["output_token_logprobs"][0][0] = float("nan")
+    with pytest.raises(TurnError, match=r"turn 4, logprobs\[0\]"):
+        read_sglang(reply, turn=4)
+
+
+@pytest.mark.parametrize("entry", [None, -0.5, [-0.5]])
+def test_an_entry_without_logprob_and_id_is_named(entry):
+    reply = generated()
+    reply["meta_info"]["output_token_logprobs"][1] = entry
+    with pytest.raises(AdapterError, match=r"output_token_logprobs\[1\] is"):
+        read_sglang(reply)

@@ -346,12 +346,23 @@ def test_a_loss_on_the_prompt_of_the_split_form_is_refused():
         ("response_ids", 3, "response_ids must be a list"),
         ("response_mask", [1, 0, 2, 1], r"response_mask\[2\] must be 0 or 1, got 2"),
         ("response_logprobs", ["a", "b", "c", "d"], "response_logprobs must hold numbers"),
+        ("response_logprobs", [-1, float("nan"), -1, -1], r"logprobs\[1\] must be finite, got nan"),
     ],
 )
 def test_values_that_are_no_ids_masks_or_numbers_are_refused(field, value, message):
     (output,) = verl.to_agent_loop_outputs(one_chunk())
     with pytest.raises(AdapterError, match=message):
         verl.from_agent_loop_output({**output, field: value})
+
+
+def test_a_logprob_that_is_not_finite_is_named_in_every_format():
+    trial = one_chunk()
+    (sample,) = slime.to_samples(trial, reward=1.0, rollout_id=0)
+    broken = {**sample, "rollout_log_probs": [*sample["rollout_log_probs"][:-1], float("inf")]}
+    with pytest.raises(AdapterError, match=r"rollout_log_probs\[\d+\] must be finite") as caught:
+        slime.from_sample(broken)
+    assert caught.value.field == "rollout_log_probs"
+    assert caught.value.position == len(sample["rollout_log_probs"]) - 1
 
 
 def test_the_adapters_import_no_framework_and_the_package_not_the_adapters():

@@ -10,7 +10,8 @@ from typing import Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from t1_tito.errors import AdapterError
+from t1_tito.errors import AdapterError, TurnError
+from t1_tito.turn import Turn
 
 Values = Sequence[Any] | npt.NDArray[Any]
 """A list of a record."""
@@ -99,6 +100,14 @@ def ids_array(where: str, name: str, values: Any) -> npt.NDArray[np.int32]:
     return array.astype(np.int32)
 
 
+def turn_at(index: int | None, *fields: Any, **options: Any) -> Turn:
+    """A turn whose errors name its index; fields and options are those of `Turn`."""
+    try:
+        return Turn(*fields, **options)
+    except TurnError as error:
+        raise TurnError(error.field, error.position, error.problem, index) from error
+
+
 def mask_array(where: str, name: str, values: Any) -> npt.NDArray[np.bool_]:
     """A mask of 0 and 1, or of booleans, as bool [N].
 
@@ -109,7 +118,12 @@ def mask_array(where: str, name: str, values: Any) -> npt.NDArray[np.bool_]:
     odd = (array != 0) & (array != 1)
     if odd.any():
         position = int(np.argmax(odd))
-        raise AdapterError(f"{where}: {name}[{position}] must be 0 or 1, got {array[position]}")
+        raise AdapterError(
+            f"{where}: {name}[{position}] must be 0 or 1, got {array[position]}",
+            where=where,
+            field=name,
+            position=position,
+        )
     return array.astype(bool)
 
 
@@ -117,11 +131,22 @@ def floats_array(where: str, name: str, values: Any) -> npt.NDArray[np.float32]:
     """Numbers as float32 [N].
 
     Raises:
-        AdapterError: something in them is no number.
+        AdapterError: something in them is no finite number.
     """
     array = _vector(where, name, values)
     if array.size and array.dtype.kind not in "fiu":
-        raise AdapterError(f"{where}: {name} must hold numbers, got dtype {array.dtype}")
+        raise AdapterError(
+            f"{where}: {name} must hold numbers, got dtype {array.dtype}", where=where, field=name
+        )
+    finite = np.isfinite(array)
+    if not finite.all():
+        position = int(np.argmin(finite))
+        raise AdapterError(
+            f"{where}: {name}[{position}] must be finite, got {array[position]}",
+            where=where,
+            field=name,
+            position=position,
+        )
     return array.astype(np.float32)
 
 

@@ -15,8 +15,8 @@ from typing import Any
 from t1_tito.errors import AdapterError
 from t1_tito.turn import FinishReason, Turn
 
-from ._fields import field, list_in, number_in
-from .harbor import check_whole, numbered_turn
+from ._fields import field, list_in, number_in, turn_at
+from .harbor import check_whole
 
 __all__ = ["LOSSY", "to_step_metrics", "turns_from_trajectory"]
 
@@ -105,7 +105,7 @@ def _turn(index: int, where: str, step: object, version: int | None) -> Turn:
             f"{where}: {len(completion)} completion_token_ids and {len(logprobs)} logprobs"
         )
     ours: Mapping[str, Any] = field(field(metrics, "extra"), _OURS) or {}
-    return numbered_turn(
+    return turn_at(
         index,
         prompt,
         completion,
@@ -113,7 +113,7 @@ def _turn(index: int, where: str, step: object, version: int | None) -> Turn:
         _version(where, ours, "version_sent", version),
         _version(where, ours, "version_received", version),
         ours.get("finish_reason", FinishReason.STOP),
-        ours.get("synthetic_length", 0),
+        synthetic_length=ours.get("synthetic_length", 0),
     )
 
 

@@ -14,10 +14,10 @@ that its prompts no longer continue each other, and splits.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from t1_tito.errors import AdapterError, TurnError
+from t1_tito.errors import AdapterError
 from t1_tito.turn import FinishReason, Turn
 
-from ._fields import Values, field, is_list, list_in, told_lengths
+from ._fields import Values, field, is_list, list_in, told_lengths, turn_at
 
 __all__ = ["LOSSY", "to_rollout_detail", "turns_from_rollout_detail"]
 
@@ -56,7 +56,7 @@ def turns_from_rollout_detail(
         _check_turn(index, completion, logprobs)
         cut = stop_ids is not None and (not len(completion) or completion[-1] not in stop_ids)
         reason = FinishReason.LENGTH if cut else FinishReason.STOP
-        turns.append(numbered_turn(index, prompt, completion, logprobs, version, version, reason))
+        turns.append(turn_at(index, prompt, completion, logprobs, version, version, reason))
     return turns
 
 
@@ -86,31 +86,6 @@ def check_whole(where: str, turn: Turn) -> None:
             f"{where}: prompt_ids holds only what follows the first {turn.base_length} ids; "
             "this format wants whole prompts"
         )
-
-
-def numbered_turn(
-    index: int,
-    prompt: Any,
-    completion: Any,
-    logprobs: Any,
-    version_sent: int,
-    version_received: int,
-    reason: FinishReason | str,
-    synthetic_length: int = 0,
-) -> Turn:
-    """A turn whose errors name its index."""
-    try:
-        return Turn(
-            prompt,
-            completion,
-            logprobs,
-            version_sent,
-            version_received,
-            reason,
-            synthetic_length=synthetic_length,
-        )
-    except TurnError as error:
-        raise TurnError(error.field, error.position, error.problem, index) from error
 
 
 def _extra(detail: object) -> dict[str, Values]:

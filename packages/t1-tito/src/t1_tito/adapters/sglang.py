@@ -17,7 +17,7 @@ from typing import Any
 from t1_tito.errors import AdapterError
 from t1_tito.turn import Turn
 
-from ._fields import Values, field, list_in, number_in, required, same_lengths
+from ._fields import Values, field, is_list, list_in, number_in, required, same_lengths, turn_at
 from ._replies import (
     check_counts,
     check_stop,
@@ -87,7 +87,8 @@ def turn_from_generate(
     )
     check_stop(where, completion, field(finish, "matched"))
     sent, received = _versions(where, meta, version_sent, parse_version)
-    return Turn(
+    return turn_at(
+        turn,
         prompt,
         completion,
         logprobs,
@@ -146,8 +147,8 @@ def turn_from_chat(
     check_stop(where, choice.completion_ids, field(choice.record, "matched_stop"))
     metadata = required(reply, "metadata", where, "it holds the weight version")
     sent, received = _versions(where, metadata, version_sent, parse_version)
-    return Turn(
-        prompt, choice.completion_ids, choice.logprobs, sent, received, choice.finish_reason
+    return turn_at(
+        turn, prompt, choice.completion_ids, choice.logprobs, sent, received, choice.finish_reason
     )
 
 
@@ -155,7 +156,7 @@ def _sampled(where: str, reply: object, meta: object) -> tuple[list[int], list[f
     """Ids and log-probabilities from meta_info, checked against output_ids where those are given."""
     entries = list_in(meta, "output_token_logprobs", where, _ASK)
     for position, entry in enumerate(entries):
-        if len(entry) < 2 or entry[0] is None:
+        if not is_list(entry) or len(entry) < 2 or entry[0] is None:
             raise AdapterError(
                 f"{where}: output_token_logprobs[{position}] is {entry!r}, expected "
                 f"[logprob, id, text]; {_ASK}"
@@ -163,7 +164,8 @@ def _sampled(where: str, reply: object, meta: object) -> tuple[list[int], list[f
     ids = [entry[1] for entry in entries]
     output_ids = field(reply, "output_ids")
     if output_ids is not None:
-        same_lengths(where, {"output_ids": output_ids, "output_token_logprobs": entries})
+        listed = list_in(reply, "output_ids", where, _ASK)
+        same_lengths(where, {"output_ids": listed, "output_token_logprobs": entries})
         if list(output_ids) != ids:
             raise AdapterError(f"{where}: output_ids and output_token_logprobs name other ids")
     return ids, [entry[0] for entry in entries]

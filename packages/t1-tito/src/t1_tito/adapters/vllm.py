@@ -15,7 +15,7 @@ from typing import Any
 from t1_tito.errors import AdapterError
 from t1_tito.turn import Turn
 
-from ._fields import Values, field, list_in, required, same_lengths
+from ._fields import Values, field, list_in, required, same_lengths, turn_at
 from ._replies import (
     check_counts,
     check_stop,
@@ -77,7 +77,8 @@ def turn_from_reply(
         completion_tokens=completion_tokens,
     )
     check_stop(where, choice.completion_ids, field(choice.record, "stop_reason"))
-    return Turn(
+    return turn_at(
+        turn,
         prompt,
         choice.completion_ids,
         choice.logprobs,
@@ -116,7 +117,8 @@ def turn_from_output(
     rows = list_in(outputs[0], "logprobs", where, "set logprobs=0 in the SamplingParams")
     same_lengths(where, {"token_ids": completion, "logprobs": rows})
     check_stop(where, completion, field(outputs[0], "stop_reason"))
-    return Turn(
+    return turn_at(
+        turn,
         list_in(output, "prompt_token_ids", where, "expected a RequestOutput"),
         list(completion),
         [_logprob(where, at, row, completion[at]) for at, row in enumerate(rows)],
