@@ -1,6 +1,7 @@
 """The page on testing runs as it is printed."""
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_a_block_whose_claim_is_false_fails():
 
 
 def test_every_option_of_the_plugin_is_on_the_page():
-    plugin = Path(__file__).parents[1] / "src" / "_t1_tito_pytest" / "__init__.py"
+    plugin = Path(find_spec("_t1_tito_pytest").origin)
     options = set(re.findall(r'"(--tito-\w+)"', plugin.read_text("utf-8")))
     assert options
     assert options == set(re.findall(r"`(--tito-\w+)=", PAGE))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from session_driver import Driver, check_exact
 
-from t1_tito import FinishReason, Kind, SeamError, TurnError
+from t1_tito import FinishReason, Kind, SeamError, TurnError, VersionError
 from t1_tito.seam import SeamProof
 from t1_tito.session import Session
 from t1_tito.tiny import tiny_tokenizer
@@ -332,3 +332,12 @@ def test_the_exactness_check_sees_a_lost_turn():
     driver.sent.append(driver.sent[0])
     with pytest.raises(AssertionError, match="missing or doubled"):
         check_exact(driver)
+
+
+def test_a_turn_under_two_weight_versions_is_refused_and_the_trial_goes_on():
+    session = Session(TINY, token_bytes=TINY.token_bytes)
+    prompt = session.prompt([TASK])
+    with pytest.raises(VersionError, match="turn 0: sent at weight version 0, answered at 1"):
+        session.record(prompt, [STOP], [-1.0], 0, 1, "stop", said(""))
+    session.record(prompt, [STOP], [-1.0], 1, 1, "stop", said(""))
+    assert session.trial().turns[0].version_sent == 1

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from .assembler import Assembler
 from .chat_tokenizer import ChatTemplate, ChatTokenizer, Message, byte_table
 from .conversation_tree import ConversationTree, Node
-from .errors import SeamError, TemplateError, TurnError
+from .errors import SeamError, TemplateError, TurnError, VersionError
 from .inert_text import InertText
 from .message_matching import Matcher, matcher_named
 from .open_marks import OpenMarks
@@ -164,6 +164,7 @@ class Session:
         Raises:
             TurnError: the sampled ids are malformed, or end without a stop token although sampling
                 stopped.
+            VersionError: the weights changed between request and answer.
         """
         index = len(self._tree.nodes)
         if prompt.node is not None and prompt.node not in self._tree.nodes[prompt.node.index :][:1]:
@@ -202,7 +203,7 @@ class Session:
         Turn k of the trial is recorded turn `turn_order()[k]`.
 
         Raises:
-            TitoError: nothing has been recorded, or a turn spans two weight versions.
+            TurnError: nothing has been recorded.
         """
         assembler = Assembler(self._table, stop_ids=self.stop_ids, metadata=metadata)
         for turn, opens in self._ordered():
@@ -268,6 +269,8 @@ class Session:
             return self._encoder.append(stored, [synthetic.lstrip()]).ids
 
     def _check_completion(self, index: int, turn: Turn) -> None:
+        if turn.version_sent != turn.version_received:
+            raise VersionError(index, turn.version_sent, turn.version_received)
         ids = turn.completion_ids
         unknown = self._table.first_unknown(ids)
         if unknown is not None:
