@@ -341,3 +341,11 @@ def test_a_turn_under_two_weight_versions_is_refused_and_the_trial_goes_on():
         session.record(prompt, [STOP], [-1.0], 0, 1, "stop", said(""))
     session.record(prompt, [STOP], [-1.0], 1, 1, "stop", said(""))
     assert session.trial().turns[0].version_sent == 1
+
+
+@pytest.mark.parametrize("node", [-1, 1])
+def test_a_turn_that_does_not_exist_cannot_be_extended(node):
+    driver = new_driver()
+    play(driver, 1)
+    with pytest.raises(SeamError, match=f"there is no turn {node}; 1 are recorded"):
+        driver.session.extend(node, [TASK])

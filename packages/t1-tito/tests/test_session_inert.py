@@ -90,6 +90,16 @@ def test_parts_of_a_content_list_are_marked():
     assert parts[0]["text"] == "a<s>b"
 
 
+@pytest.mark.parametrize("name", ["qwen3", "llama3_1"])
+def test_control_text_in_names_of_fields_is_refused_where_a_template_escapes_it(name):
+    real = real_tokenizer(name)
+    literal = next(iter(real.token_bytes.special_text.values()))
+    session = Session(real.tokenizer, token_bytes=real.token_bytes)
+    messages = [{"role": "user", "content": "hi"}, {"role": "tool", "content": {literal: 1}}]
+    with pytest.raises(SeamError, match="spells control tokens 1 times"):
+        session.prompt(messages)
+
+
 def test_overlapping_literals_are_all_cut():
     inert = InertText(["<a>", "a><"])
     marked, mark, count = inert.marked([{"role": "tool", "content": "<a><a>"}])

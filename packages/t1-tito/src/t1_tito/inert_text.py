@@ -103,12 +103,15 @@ class InertText:
 
 
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """The value with every string in it changed, but for keys and the role."""
+    """The value with every string in it changed, names of fields included, but for the role."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
         items = cast("Mapping[str, Any]", value).items()
-        return {key: inner if key == "role" else _mapped(inner, change) for key, inner in items}
+        return {
+            _mapped(key, change): inner if key == "role" else _mapped(inner, change)
+            for key, inner in items
+        }
     if isinstance(value, list | tuple):
         return [_mapped(inner, change) for inner in cast("Sequence[Any]", value)]
     return value

@@ -135,6 +135,8 @@ class Session:
         Raises:
             SeamError, TemplateError: as for `prompt`.
         """
+        if not 0 <= node < len(self._tree.nodes):
+            raise SeamError(f"there is no turn {node}; {len(self._tree.nodes)} are recorded")
         return self._prompt(self._tree.nodes[node], messages)
 
     def record(
