@@ -180,7 +180,8 @@ class Assembler:
     def fork(self) -> "Assembler":
         """An assembler for a trial that branches off here and trains only what it adds.
 
-        Its first turn may be a delta to the last turn here; all of that turn's prompt is context.
+        Its first turn may be a delta to the last turn here; all of that turn's prompt is context. An
+        audit of the branch wants that prompt whole.
         """
         return self._twin(_State(history=self._state.history.copy()))
 

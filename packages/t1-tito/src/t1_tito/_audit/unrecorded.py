@@ -6,8 +6,8 @@ context, and nothing else notices. What gives it away is the assistant opener of
 recorded context the only opener is the one that the next completion stands behind.
 
 The prompt that opens a sample holds earlier messages by right. There, an assistant message counts as
-recorded if what it says, or what the first turn was given, is known. Knows ids and symbols, no
-template.
+recorded if what it says, or what the first turn was given, is known; a message that the harness
+rewrote, such as a tool call written anew, is not. Knows ids and symbols, no template.
 """
 
 import re
