@@ -72,6 +72,7 @@ def harbor_trajectory_class() -> Any:
     modules = {name: ModuleType(name) for name in names}
     for module in modules.values():
         module.__path__ = [folder]
-    # gone again afterwards: others in this process may want harbor itself
-    with patch.dict(sys.modules, modules):
+    # gone again afterwards: others in this process may want harbor itself; and the cache holds what
+    # was fetched, nothing else
+    with patch.dict(sys.modules, modules), patch.object(sys, "dont_write_bytecode", True):
         return import_module("harbor.models.trajectories.trajectory").Trajectory

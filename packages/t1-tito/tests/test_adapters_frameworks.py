@@ -1,11 +1,13 @@
 """What the adapters write is what the frameworks' own classes and checks accept."""
 
+import shutil
 import sys
 import typing
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Optional, TypedDict, get_type_hints
 
+import framework_sources
 import numpy as np
 import pytest
 from adapter_trials import one_chunk, same, trained, trials, two_chunks
@@ -120,6 +122,20 @@ def test_harbor_takes_step_metrics_and_gives_them_back():
         assert [turn.version_received for turn in back] == [6, 6]
         assert [turn.finish_reason for turn in back] == ["stop", "length"]
         assert back[1].synthetic_length == 1
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="harbor is made for Python 3.12 and later")
+def test_reading_harbors_models_leaves_the_cache_as_it_was(tmp_path, monkeypatch):
+    """Bytecode in the cache would be read as damage."""
+    fetched = framework_sources.package_folder("harbor")
+    for path in fetched.glob("*.py"):
+        shutil.copy(path, tmp_path)
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr(framework_sources, "package_folder", lambda name: tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    assert harbor_trajectory_class.__wrapped__().__name__ == "Trajectory"
+    assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="verl 0.9 is made for Python below 3.13")

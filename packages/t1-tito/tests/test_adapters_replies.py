@@ -1,4 +1,5 @@
 import copy
+import pickle
 from types import SimpleNamespace
 
 import pytest
@@ -224,7 +225,12 @@ BREAKS = [
         "response_token_ids is missing; set",
     ),
     ("vllm_chat", ("choices", 0, "logprobs", None), "logprobs is missing; ask"),
-    ("vllm_chat", ("choices", 0, "logprobs", "content", 1, "logprob", None), "logprob is missing"),
+    (
+        "vllm_chat",
+        ("choices", 0, "logprobs", "content", 1, "logprob", None),
+        r"logprob of content\[1\] is missing",
+    ),
+    ("vllm_output", ("outputs", 0, "logprobs", [{21: -0.5}, None]), r"logprobs\[1\] has none"),
     ("vllm_chat", ("choices", 0, "token_ids", None), "token_ids is missing; set return_token_ids"),
     ("vllm_chat", ("prompt_token_ids", None), "no prompt ids"),
     (
@@ -395,3 +401,46 @@ def test_an_entry_without_logprob_and_id_is_named(entry):
     reply["meta_info"]["output_token_logprobs"][1] = entry
     with pytest.raises(AdapterError, match=r"output_token_logprobs\[1\] is"):
         read_sglang(reply)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "field", "position"),
+    [
+        ("sglang", ("meta_info", "completion_tokens", 3), "completion_tokens", None),
+        ("sglang", ("meta_info", "finish_reason", {"type": "?"}), "finish_reason", None),
+        ("sglang", ("meta_info", "weight_version", "x"), "weight_version", None),
+        (
+            "sglang",
+            ("meta_info", "output_token_logprobs", [[-0.5, 21, ""], [None, 22, ""]]),
+            "output_token_logprobs",
+            1,
+        ),
+        ("sglang", ("output_ids", [21, 23]), "output_ids", 1),
+        ("sglang_chat", ("choices", 0, "matched_stop", 9), "completion_ids", 1),
+        ("vllm_chat", ("usage", "prompt_tokens", 4), "prompt_tokens", None),
+        ("vllm_chat", ("choices", 0, "logprobs", "content", 1, "logprob", None), "content", 1),
+        (
+            "vllm_completion",
+            ("choices", 0, "logprobs", "token_logprobs", [-0.5, None]),
+            "token_logprobs",
+            1,
+        ),
+        ("vllm_output", ("outputs", 0, "logprobs", [{21: -0.5}, {9: 0.0}]), "logprobs", 1),
+    ],
+)
+def test_an_error_tells_turn_field_and_position_apart_and_survives_pickling(
+    name, path, field, position
+):
+    make, read = READERS[name]
+    with pytest.raises(AdapterError) as caught:
+        read(broken(copy.deepcopy(make()), *path), turn=4)
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert error.where.startswith("turn 4, ")
+        assert str(error).startswith(error.where)
+        assert (error.field, error.position) == (field, position)
+
+
+def test_the_first_id_that_the_engine_read_otherwise_is_the_position():
+    with pytest.raises(AdapterError) as caught:
+        vllm.turn_from_reply(vllm_chat(), [11, 12, 99], version_sent=7, version_received=7)
+    assert (caught.value.field, caught.value.position) == ("prompt_token_ids", 2)

@@ -355,14 +355,49 @@ def test_values_that_are_no_ids_masks_or_numbers_are_refused(field, value, messa
         verl.from_agent_loop_output({**output, field: value})
 
 
-def test_a_logprob_that_is_not_finite_is_named_in_every_format():
-    trial = one_chunk()
-    (sample,) = slime.to_samples(trial, reward=1.0, rollout_id=0)
-    broken = {**sample, "rollout_log_probs": [*sample["rollout_log_probs"][:-1], float("inf")]}
-    with pytest.raises(AdapterError, match=r"rollout_log_probs\[\d+\] must be finite") as caught:
-        slime.from_sample(broken)
-    assert caught.value.field == "rollout_log_probs"
-    assert caught.value.position == len(sample["rollout_log_probs"]) - 1
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("slime", "rollout_log_probs"),
+        ("verl", "response_logprobs"),
+        ("prime_rl", "logprobs"),
+        ("prime_rl_split", "completion_logprobs"),
+        ("trl", "old_log_probs"),
+    ],
+)
+def test_a_logprob_that_is_not_finite_is_named_in_every_format(name, field, value):
+    write, read = FORMATS[name]
+    record = copy.deepcopy(write(one_chunk())[0])
+    record[field][2] = value
+    with pytest.raises(AdapterError, match=rf"{field}\[2\] must be finite") as caught:
+        read(record)
+    assert (caught.value.field, caught.value.position) == (field, 2)
+
+
+@pytest.mark.parametrize(
+    ("output", "read", "field"),
+    [
+        (skyrl_rows(two_chunks()), skyrl.from_generator_output, "rollout_logprobs"),
+        (
+            trl.to_rollout_output([one_chunk(), one_chunk()]),
+            trl.from_rollout_output,
+            "logprobs",
+        ),
+    ],
+)
+def test_a_logprob_that_is_not_finite_names_its_row_of_a_batch(output, read, field):
+    output = copy.deepcopy(output)
+    output[field][1][0] = float("nan")
+    with pytest.raises(AdapterError, match=rf"row 1: {field}\[0\] must be finite") as caught:
+        read(output)
+    assert (caught.value.where, caught.value.position) == ("row 1", 0)
+
+
+def test_a_mask_that_is_no_list_is_refused():
+    (sample,) = slime.to_samples(one_chunk(), index=0)
+    with pytest.raises(AdapterError, match="loss_mask must be a list, got int"):
+        slime.from_sample({**sample, "loss_mask": 1})
 
 
 def test_the_adapters_import_no_framework_and_the_package_not_the_adapters():

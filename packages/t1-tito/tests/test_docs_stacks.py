@@ -1,8 +1,11 @@
+import ast
 import importlib
 import re
+import sys
 from pathlib import Path
 
 import pytest
+from real_tokenizers import real_tokenizer
 
 FOLDER = Path(__file__).parents[1] / "docs" / "stacks"
 PAGES = sorted(path.name for path in FOLDER.glob("*.md"))
@@ -10,6 +13,7 @@ ADAPTERS = {
     "own-loop.md": ["sglang", "vllm"],
     "harbor.md": ["harbor", "atif"],
     "slime.md": ["slime"],
+    "miles.md": ["slime"],
     "verl.md": ["verl"],
     "skyrl.md": ["skyrl"],
     "prime-rl.md": ["prime_rl"],
@@ -30,9 +34,39 @@ def test_every_python_block_runs_in_order(page):
         exec(compile(block, page, "exec"), scope)
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_needs_numpy_and_nothing_else(page):
+    tree = ast.parse("\n".join(python_blocks(page)))
+    named = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    named += [
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    ]
+    roots = {name.partition(".")[0] for name in named}
+    assert roots <= {"numpy", "t1_tito"} | sys.stdlib_module_names
+
+
 def test_a_block_whose_claim_is_false_fails():
     with pytest.raises(AssertionError):
         exec(python_blocks("slime.md")[0].replace("== 4", "== 5"), {})
+
+
+def test_the_session_of_an_own_loop_runs_with_a_tokenizer_of_transformers():
+    (block,) = [block for block in python_blocks("own-loop.md") if "Session(" in block]
+    tokenizer = real_tokenizer("qwen3").tokenizer
+    block = block.replace("tiny_tokenizer()", "real").replace(
+        "tokenizer.stop_id", "tokenizer.eos_token_id"
+    )
+    scope = {"real": tokenizer}
+    exec(compile(block, "own-loop.md", "exec"), scope)
+    assert scope["session"].stop_ids >= {tokenizer.eos_token_id}
+
+
+@pytest.mark.parametrize("page", ["own-loop.md", "slime.md", "verl.md", "skyrl.md", "trl.md"])
+def test_a_page_shows_a_session_where_its_stack_samples(page):
+    assert any("Session(" in block and ".record(" in block for block in python_blocks(page))
 
 
 def test_every_stack_has_a_page_that_the_overview_links():

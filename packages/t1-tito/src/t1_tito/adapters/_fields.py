@@ -19,6 +19,13 @@ Values = Sequence[Any] | npt.NDArray[Any]
 _LARGEST_ID = 2**31 - 1
 
 
+def refused(
+    where: str, problem: str, *, field: str | None = None, position: int | None = None
+) -> AdapterError:
+    """The error of a record: `where` opens its message, and its attributes say the same."""
+    return AdapterError(f"{where}: {problem}", where=where, field=field, position=position)
+
+
 def field(record: object, name: str) -> Any:
     """The value of a field; None where the record lacks it."""
     if isinstance(record, Mapping):
@@ -34,7 +41,7 @@ def required(record: object, name: str, where: str, advice: str) -> Any:
     """
     value = field(record, name)
     if value is None:
-        raise AdapterError(f"{where}: {name} is missing; {advice}")
+        raise refused(where, f"{name} is missing; {advice}", field=name)
     return value
 
 
@@ -53,7 +60,7 @@ def list_in(record: object, name: str, where: str, advice: str) -> Values:
     """
     value = required(record, name, where, advice)
     if not is_list(value):
-        raise AdapterError(f"{where}: {name} must be a list, got {type(value).__name__}")
+        raise refused(where, f"{name} must be a list, got {type(value).__name__}", field=name)
     return value
 
 
@@ -65,7 +72,7 @@ def number_in(record: object, name: str, where: str) -> int | None:
     """
     value = field(record, name)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer)):
-        raise AdapterError(f"{where}: {name} must be an integer, got {value!r}")
+        raise refused(where, f"{name} must be an integer, got {value!r}", field=name)
     return None if value is None else int(value)
 
 
@@ -76,7 +83,7 @@ def same_lengths(where: str, lists: Mapping[str, Values]) -> None:
         AdapterError: their lengths differ; it names each list and its length.
     """
     if len({len(values) for values in lists.values()}) > 1:
-        raise AdapterError(f"{where}: lengths disagree: {told_lengths(lists)}")
+        raise refused(where, f"lengths disagree: {told_lengths(lists)}")
 
 
 def told_lengths(lists: Mapping[str, Values]) -> str:
@@ -92,11 +99,16 @@ def ids_array(where: str, name: str, values: Any) -> npt.NDArray[np.int32]:
     """
     array = _vector(where, name, values)
     if array.size and array.dtype.kind not in "iu":
-        raise AdapterError(f"{where}: {name} must hold integer ids, got dtype {array.dtype}")
+        raise refused(where, f"{name} must hold integer ids, got dtype {array.dtype}", field=name)
     bad = (array < 0) | (array > _LARGEST_ID)
     if bad.any():
         position = int(np.argmax(bad))
-        raise AdapterError(f"{where}: {name}[{position}] is no token id: {array[position]}")
+        raise refused(
+            where,
+            f"{name}[{position}] is no token id: {array[position]}",
+            field=name,
+            position=position,
+        )
     return array.astype(np.int32)
 
 
@@ -118,9 +130,9 @@ def mask_array(where: str, name: str, values: Any) -> npt.NDArray[np.bool_]:
     odd = (array != 0) & (array != 1)
     if odd.any():
         position = int(np.argmax(odd))
-        raise AdapterError(
-            f"{where}: {name}[{position}] must be 0 or 1, got {array[position]}",
-            where=where,
+        raise refused(
+            where,
+            f"{name}[{position}] must be 0 or 1, got {array[position]}",
             field=name,
             position=position,
         )
@@ -135,15 +147,13 @@ def floats_array(where: str, name: str, values: Any) -> npt.NDArray[np.float32]:
     """
     array = _vector(where, name, values)
     if array.size and array.dtype.kind not in "fiu":
-        raise AdapterError(
-            f"{where}: {name} must hold numbers, got dtype {array.dtype}", where=where, field=name
-        )
+        raise refused(where, f"{name} must hold numbers, got dtype {array.dtype}", field=name)
     finite = np.isfinite(array)
     if not finite.all():
         position = int(np.argmin(finite))
-        raise AdapterError(
-            f"{where}: {name}[{position}] must be finite, got {array[position]}",
-            where=where,
+        raise refused(
+            where,
+            f"{name}[{position}] must be finite, got {array[position]}",
             field=name,
             position=position,
         )
@@ -154,7 +164,7 @@ def _vector(where: str, name: str, values: Any) -> npt.NDArray[Any]:
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise AdapterError(f"{where}: {name} must be a flat list: {error}") from error
+        raise refused(where, f"{name} must be a flat list: {error}", field=name) from error
     if array.ndim != 1:
-        raise AdapterError(f"{where}: {name} must be a flat list, got shape {array.shape}")
+        raise refused(where, f"{name} must be a flat list, got shape {array.shape}", field=name)
     return array

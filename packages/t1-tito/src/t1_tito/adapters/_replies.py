@@ -8,10 +8,9 @@ and echoes, so these are compared wherever a reply has them.
 from dataclasses import dataclass
 from typing import Any
 
-from t1_tito.errors import AdapterError
 from t1_tito.turn import FinishReason
 
-from ._fields import Values, field, is_list, list_in, number_in, required, same_lengths
+from ._fields import Values, field, is_list, list_in, number_in, refused, required, same_lengths
 
 FINISH_REASONS = {
     "stop": FinishReason.STOP,
@@ -37,9 +36,11 @@ def finish_reason_of(where: str, value: object) -> FinishReason:
     reason = FINISH_REASONS.get(value) if isinstance(value, str) else None
     if reason is None:
         known = ", ".join(FINISH_REASONS)
-        raise AdapterError(
-            f"{where}: finish_reason is {value!r}, expected one of {known}; the last reply of a "
-            "stream has one"
+        raise refused(
+            where,
+            f"finish_reason is {value!r}, expected one of {known}; the last reply of a "
+            "stream has one",
+            field="finish_reason",
         )
     return reason
 
@@ -52,7 +53,11 @@ def prompt_of(where: str, sent: Values | None, echoed: Values | None, base_lengt
     """
     if echoed is None:
         if sent is None:
-            raise AdapterError(f"{where}: no prompt ids; pass the ids that were sent as prompt_ids")
+            raise refused(
+                where,
+                "no prompt ids; pass the ids that were sent as prompt_ids",
+                field="prompt_token_ids",
+            )
         return sent
     rest = list(echoed[base_length:])
     if sent is not None and rest != list(sent):
@@ -60,9 +65,12 @@ def prompt_of(where: str, sent: Values | None, echoed: Values | None, base_lengt
             (i for i, (one, other) in enumerate(zip(sent, rest, strict=False)) if one != other),
             min(len(sent), len(rest)),
         )
-        raise AdapterError(
-            f"{where}: the engine read another prompt than was sent: {len(sent)} ids sent, "
-            f"{len(rest)} read, first difference at {base_length + shared}"
+        raise refused(
+            where,
+            f"the engine read another prompt than was sent: {len(sent)} ids sent, "
+            f"{len(rest)} read, first difference at {base_length + shared}",
+            field="prompt_token_ids",
+            position=base_length + shared,
         )
     return rest
 
@@ -81,14 +89,18 @@ def check_counts(
         AdapterError: it counts other numbers.
     """
     if completion_tokens is not None and completion_tokens != completion:
-        raise AdapterError(
-            f"{where}: {completion} completion ids, but completion_tokens is {completion_tokens}; "
-            "the engine left sampled ids out of its reply"
+        raise refused(
+            where,
+            f"{completion} completion ids, but completion_tokens is {completion_tokens}; "
+            "the engine left sampled ids out of its reply",
+            field="completion_tokens",
         )
     if prompt_tokens is not None and prompt_tokens != prompt:
-        raise AdapterError(
-            f"{where}: {prompt} prompt ids, but prompt_tokens is {prompt_tokens}; the engine read "
-            "another prompt than was sent"
+        raise refused(
+            where,
+            f"{prompt} prompt ids, but prompt_tokens is {prompt_tokens}; the engine read "
+            "another prompt than was sent",
+            field="prompt_tokens",
         )
 
 
@@ -103,9 +115,12 @@ def check_stop(where: str, completion: Values, matched: object) -> None:
         return
     last = list(completion[-len(stop) :])
     if last != list(stop):
-        raise AdapterError(
-            f"{where}: stopped at token {matched}, but the completion ends in {last}; ask the "
-            "engine to return stop tokens"
+        raise refused(
+            where,
+            f"stopped at token {matched}, but the completion ends in {last}; ask the "
+            "engine to return stop tokens",
+            field="completion_ids",
+            position=len(completion) - 1 if len(completion) else None,
         )
 
 
@@ -136,7 +151,9 @@ def only_choice(where: str, reply: object) -> Any:
     """
     choices = list_in(reply, "choices", where, "expected a reply in the style of OpenAI")
     if len(choices) != 1:
-        raise AdapterError(f"{where}: {len(choices)} choices, expected one; sample with n=1")
+        raise refused(
+            where, f"{len(choices)} choices, expected one; sample with n=1", field="choices"
+        )
     return choices[0]
 
 
@@ -171,15 +188,24 @@ def _logprobs(where: str, choice: object) -> tuple[list[float], list[Any]]:
     logprobs = required(choice, "logprobs", where, _ASK_FOR_LOGPROBS)
     content = field(logprobs, "content")
     if content is not None:
-        values = [required(entry, "logprob", where, _ASK_FOR_LOGPROBS) for entry in content]
-        return values, [field(entry, "token") for entry in content]
+        entries = list_in(logprobs, "content", where, _ASK_FOR_LOGPROBS)
+        values = [field(entry, "logprob") for entry in entries]
+        _check_present(where, "content", "logprob", values)
+        return values, [field(entry, "token") for entry in entries]
     values = list_in(logprobs, "token_logprobs", where, _ASK_FOR_LOGPROBS)
+    _check_present(where, "token_logprobs", "value", values)
+    return list(values), list(field(logprobs, "tokens") or [])
+
+
+def _check_present(where: str, name: str, part: str, values: Values) -> None:
     for position, value in enumerate(values):
         if value is None:
-            raise AdapterError(
-                f"{where}: token_logprobs[{position}] is missing; {_ASK_FOR_LOGPROBS}"
+            raise refused(
+                where,
+                f"{part} of {name}[{position}] is missing; {_ASK_FOR_LOGPROBS}",
+                field=name,
+                position=position,
             )
-    return list(values), list(field(logprobs, "tokens") or [])
 
 
 def _ids_in_tokens(where: str, tokens: list[Any], name: str, advice: str) -> list[int]:
@@ -191,5 +217,5 @@ def _ids_in_tokens(where: str, tokens: list[Any], name: str, advice: str) -> lis
         if isinstance(token, str) and token.startswith(prefix)
     ]
     if not numbers or len(numbers) != len(tokens) or not all(map(str.isdecimal, numbers)):
-        raise AdapterError(f"{where}: {name} is missing; {advice}")
+        raise refused(where, f"{name} is missing; {advice}", field=name)
     return [int(number) for number in numbers]

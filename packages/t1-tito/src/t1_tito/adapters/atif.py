@@ -12,10 +12,9 @@ What a turn knows beyond that is written under `extra["t1_tito"]`, and read from
 from collections.abc import Mapping
 from typing import Any
 
-from t1_tito.errors import AdapterError
 from t1_tito.turn import FinishReason, Turn
 
-from ._fields import field, list_in, number_in, turn_at
+from ._fields import field, list_in, number_in, refused, turn_at
 from .harbor import check_whole
 
 __all__ = ["LOSSY", "to_step_metrics", "turns_from_trajectory"]
@@ -87,7 +86,11 @@ def _is_sampled(step: object) -> bool:
 def _turn(index: int, where: str, step: object, version: int | None) -> Turn:
     calls = number_in(step, "llm_call_count", where)
     if calls is not None and calls > 1:
-        raise AdapterError(f"{where}: stands for {calls} model calls, so ids of others are missing")
+        raise refused(
+            where,
+            f"stands for {calls} model calls, so ids of others are missing",
+            field="llm_call_count",
+        )
     metrics = field(step, "metrics")
     prompt, completion, logprobs = (
         list_in(metrics, name, where, _ASK)
@@ -99,10 +102,12 @@ def _turn(index: int, where: str, step: object, version: int | None) -> Turn:
     ):
         count = number_in(metrics, name, where)
         if count is not None and count != len(ids):
-            raise AdapterError(f"{where}: {name} is {count}, but {len(ids)} ids are recorded")
+            raise refused(where, f"{name} is {count}, but {len(ids)} ids are recorded", field=name)
     if len(completion) != len(logprobs):
-        raise AdapterError(
-            f"{where}: {len(completion)} completion_token_ids and {len(logprobs)} logprobs"
+        raise refused(
+            where,
+            f"{len(completion)} completion_token_ids and {len(logprobs)} logprobs",
+            field="logprobs",
         )
     ours: Mapping[str, Any] = field(field(metrics, "extra"), _OURS) or {}
     return turn_at(
@@ -120,5 +125,7 @@ def _turn(index: int, where: str, step: object, version: int | None) -> Turn:
 def _version(where: str, ours: Mapping[str, Any], name: str, version: int | None) -> int:
     value = ours.get(name, version)
     if value is None:
-        raise AdapterError(f"{where}: {name} is not recorded; pass the weight version as version")
+        raise refused(
+            where, f"{name} is not recorded; pass the weight version as version", field=name
+        )
     return value

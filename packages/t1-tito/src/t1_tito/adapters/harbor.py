@@ -14,10 +14,9 @@ that its prompts no longer continue each other, and splits.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from t1_tito.errors import AdapterError
 from t1_tito.turn import FinishReason, Turn
 
-from ._fields import Values, field, is_list, list_in, told_lengths, turn_at
+from ._fields import Values, field, is_list, list_in, refused, told_lengths, turn_at
 
 __all__ = ["LOSSY", "to_rollout_detail", "turns_from_rollout_detail"]
 
@@ -82,9 +81,11 @@ def check_whole(where: str, turn: Turn) -> None:
         AdapterError: it does not.
     """
     if turn.base_length:
-        raise AdapterError(
-            f"{where}: prompt_ids holds only what follows the first {turn.base_length} ids; "
-            "this format wants whole prompts"
+        raise refused(
+            where,
+            f"prompt_ids holds only what follows the first {turn.base_length} ids; "
+            "this format wants whole prompts",
+            field="prompt_ids",
         )
 
 
@@ -95,9 +96,12 @@ def _extra(detail: object) -> dict[str, Values]:
 
 def _check_columns(columns: Mapping[str, Values]) -> None:
     if len({len(values) for values in columns.values()}) > 1:
-        raise AdapterError(
-            f"rollout detail: {told_lengths(columns)} turns; a turn without one of them shifted the later ones, at "
-            f"turn {_first_misfit(columns)} at the latest"
+        turn = _first_misfit(columns)
+        raise refused(
+            "rollout detail",
+            f"{told_lengths(columns)} turns; a turn without one of them shifted the later ones, at "
+            f"turn {turn} at the latest",
+            position=turn,
         )
 
 
@@ -113,9 +117,11 @@ def _first_misfit(columns: Mapping[str, Values]) -> int:
 
 def _check_turn(index: int, completion: object, logprobs: object) -> None:
     if logprobs is None or not is_list(logprobs):
-        raise AdapterError(f"turn {index}: logprobs is missing; {_ASK}")
+        raise refused(f"turn {index}", f"logprobs is missing; {_ASK}", field="logprobs")
     if not is_list(completion) or len(completion) != len(logprobs):
         length = len(completion) if is_list(completion) else "no"
-        raise AdapterError(
-            f"turn {index}: {length} completion_token_ids and {len(logprobs)} logprobs"
+        raise refused(
+            f"turn {index}",
+            f"{length} completion_token_ids and {len(logprobs)} logprobs",
+            field="logprobs",
         )

@@ -10,10 +10,11 @@ give: add `advantages` where your version's sample wants them.
 
 from typing import Any
 
-from t1_tito.errors import AdapterError
+import numpy as np
+
 from t1_tito.trial import Trial
 
-from ._fields import field, list_in, mask_array, same_lengths
+from ._fields import field, list_in, mask_array, refused, same_lengths
 from .rows import Row, responses_of, row_of_parts, row_of_whole
 
 __all__ = ["LOSSY", "from_training_sample", "to_split_samples", "to_training_samples"]
@@ -94,8 +95,14 @@ def from_training_sample(sample: object) -> Row:
     prompt, ids, mask, logprobs = ((name, list_in(sample, name, where, advice)) for name in _SPLIT)
     prompt_mask = list_in(sample, "prompt_mask", where, advice)
     same_lengths(where, dict([prompt, ("prompt_mask", prompt_mask)]))
-    if mask_array(where, "prompt_mask", prompt_mask).any():
-        raise AdapterError(f"{where}: prompt_mask has loss, on tokens without log-probabilities")
+    prompt_loss = mask_array(where, "prompt_mask", prompt_mask)
+    if prompt_loss.any():
+        raise refused(
+            where,
+            "prompt_mask has loss, on tokens without log-probabilities",
+            field="prompt_mask",
+            position=int(np.argmax(prompt_loss)),
+        )
     return row_of_parts(where, prompt, ids, mask, logprobs)
 
 

@@ -20,7 +20,7 @@ from t1_tito.errors import AdapterError
 from t1_tito.trial import Chunk, Trial, TurnRecord
 from t1_tito.turn import FinishReason, Floats, Ids
 
-from ._fields import Values, floats_array, ids_array, mask_array, same_lengths
+from ._fields import Values, floats_array, ids_array, mask_array, refused, same_lengths
 
 Named = tuple[str, Values]
 """A list, after the name that its format has for it."""
@@ -98,7 +98,9 @@ def _response(index: int, chunk: Chunk, trial: Trial) -> Response:
     same_lengths(where, {name: getattr(chunk, name) for name in names})
     turns = tuple(turn for turn in trial.turns if turn.chunk == index)
     if not turns:
-        raise AdapterError(f"{where}: has loss, but no turn of the trial says that it is there")
+        raise refused(
+            where, "has loss, but no turn of the trial says that it is there", field="turns"
+        )
     start = response_start(chunk.loss_mask)
     return Response(
         index,

@@ -14,10 +14,19 @@ streamed reply counts as its last chunk, with all ids; not incremental ones.
 from collections.abc import Callable
 from typing import Any
 
-from t1_tito.errors import AdapterError
 from t1_tito.turn import Turn
 
-from ._fields import Values, field, is_list, list_in, number_in, required, same_lengths, turn_at
+from ._fields import (
+    Values,
+    field,
+    is_list,
+    list_in,
+    number_in,
+    refused,
+    required,
+    same_lengths,
+    turn_at,
+)
 from ._replies import (
     check_counts,
     check_stop,
@@ -157,9 +166,12 @@ def _sampled(where: str, reply: object, meta: object) -> tuple[list[int], list[f
     entries = list_in(meta, "output_token_logprobs", where, _ASK)
     for position, entry in enumerate(entries):
         if not is_list(entry) or len(entry) < 2 or entry[0] is None:
-            raise AdapterError(
-                f"{where}: output_token_logprobs[{position}] is {entry!r}, expected "
-                f"[logprob, id, text]; {_ASK}"
+            raise refused(
+                where,
+                f"output_token_logprobs[{position}] is {entry!r}, expected "
+                f"[logprob, id, text]; {_ASK}",
+                field="output_token_logprobs",
+                position=position,
             )
     ids = [entry[1] for entry in entries]
     output_ids = field(reply, "output_ids")
@@ -167,7 +179,12 @@ def _sampled(where: str, reply: object, meta: object) -> tuple[list[int], list[f
         listed = list_in(reply, "output_ids", where, _ASK)
         same_lengths(where, {"output_ids": listed, "output_token_logprobs": entries})
         if list(output_ids) != ids:
-            raise AdapterError(f"{where}: output_ids and output_token_logprobs name other ids")
+            raise refused(
+                where,
+                "output_ids and output_token_logprobs name other ids",
+                field="output_ids",
+                position=next(at for at, token in enumerate(ids) if token != output_ids[at]),
+            )
     return ids, [entry[0] for entry in entries]
 
 
@@ -182,9 +199,11 @@ def _versions(
         return _number(where, first, parse), _number(where, last, parse)
     received = _number(where, required(meta, "weight_version", where, "update SGLang"), parse)
     if sent is None:
-        raise AdapterError(
-            f"{where}: says only the version at its end ({received}); pass the weight version at "
-            "sending as version_sent"
+        raise refused(
+            where,
+            f"says only the version at its end ({received}); pass the weight version at "
+            "sending as version_sent",
+            field="version_sent",
         )
     return sent, received
 
@@ -193,7 +212,9 @@ def _number(where: str, name: Any, parse: Callable[[str], int]) -> int:
     try:
         return parse(name)
     except (TypeError, ValueError) as error:
-        raise AdapterError(
-            f"{where}: weight_version {name!r} is not a number; set weight_version when updating "
-            "weights, or pass parse_version"
+        raise refused(
+            where,
+            f"weight_version {name!r} is not a number; set weight_version when updating "
+            "weights, or pass parse_version",
+            field="weight_version",
         ) from error

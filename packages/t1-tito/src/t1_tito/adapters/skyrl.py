@@ -15,7 +15,7 @@ from t1_tito.errors import AdapterError
 from t1_tito.trial import Trial
 from t1_tito.turn import FinishReason
 
-from ._fields import field, list_in, same_lengths
+from ._fields import field, list_in, refused, same_lengths
 from .rows import Row, responses_of, row_of_parts
 
 __all__ = ["LOSSY", "from_generator_output", "to_generator_output"]
@@ -55,7 +55,7 @@ def to_generator_output(
         try:
             responses = responses_of(trial)
         except AdapterError as error:
-            raise AdapterError(f"trial {index}: {error}") from error
+            raise refused(f"trial {index}", str(error)) from error
         for response in responses:
             row = (
                 response.prompt_ids,
@@ -105,6 +105,6 @@ def from_generator_output(output: object) -> list[Row]:
 def _row(where: str, lists: dict[str, Any]) -> Row:
     for name, values in lists.items():
         if values is None:
-            raise AdapterError(f"{where}: {name} is missing, other rows have it")
+            raise refused(where, f"{name} is missing, other rows have it", field=name)
     prompt, response, mask, *logprobs = lists.items()
     return row_of_parts(where, prompt, response, mask, logprobs[0] if logprobs else None)

@@ -21,7 +21,7 @@ from t1_tito.errors import AdapterError
 from t1_tito.trial import Trial
 from t1_tito.turn import FinishReason
 
-from ._fields import field, list_in, number_in
+from ._fields import Values, field, list_in, number_in, refused
 from .rows import Row, responses_of, row_of_parts
 
 __all__ = ["LOSSY", "from_sample", "to_samples"]
@@ -67,7 +67,8 @@ def to_samples(
     if len(responses) > 1 and shared is None:
         raise AdapterError(
             f"{len(responses)} chunks of one trial need a rollout_id (or index) to share, or the "
-            "trial is counted once per chunk"
+            "trial is counted once per chunk",
+            field="rollout_id",
         )
     return [
         {
@@ -99,11 +100,11 @@ def from_sample(sample: object) -> Row:
     tokens = list_in(sample, "tokens", where, "expected a Sample")
     length = number_in(sample, "response_length", where)
     if length is None or not 0 <= length <= len(tokens):
-        raise AdapterError(f"{where}: response_length is {length}, tokens has {len(tokens)}")
-    mask, logprobs = field(sample, "loss_mask"), field(sample, "rollout_log_probs")
-    for name, values in (("loss_mask", mask), ("rollout_log_probs", logprobs)):
-        if values is not None and len(values) != length:
-            raise AdapterError(f"{where}: {name} has {len(values)}, response_length is {length}")
+        raise refused(
+            where, f"response_length is {length}, tokens has {len(tokens)}", field="response_length"
+        )
+    mask = _of_length(where, sample, "loss_mask", length)
+    logprobs = _of_length(where, sample, "rollout_log_probs", length)
     if field(sample, "remove_sample"):
         mask = [0] * length
     start = len(tokens) - length
@@ -114,3 +115,14 @@ def from_sample(sample: object) -> Row:
         ("loss_mask", [1] * length if mask is None else mask),
         None if logprobs is None else ("rollout_log_probs", logprobs),
     )
+
+
+def _of_length(where: str, sample: object, name: str, length: int) -> Values | None:
+    """A list that covers the response; None where the sample lacks it."""
+    if field(sample, name) is None:
+        return None
+    values = list_in(sample, name, where, "expected a Sample")
+    if len(values) != length:
+        problem = f"{name} has {len(values)}, response_length is {length}"
+        raise refused(where, problem, field=name)
+    return values

@@ -12,7 +12,7 @@ from typing import Any
 from t1_tito.errors import AdapterError
 from t1_tito.trial import Trial
 
-from ._fields import field, list_in, same_lengths
+from ._fields import field, list_in, refused, same_lengths
 from .rows import Row, responses_of, row_of_parts, row_of_whole
 
 __all__ = [
@@ -80,11 +80,12 @@ def to_rollout_output(trials: Sequence[Trial]) -> dict[str, Any]:
         try:
             responses = responses_of(trial)
         except AdapterError as error:
-            raise AdapterError(f"trial {index}: {error}") from error
+            raise refused(f"trial {index}", str(error)) from error
         if len(responses) > 1:
-            raise AdapterError(
-                f"trial {index}: {len(responses)} chunks, but rollout_func returns one row per "
-                "prompt; train it with to_training_sequences"
+            raise refused(
+                f"trial {index}",
+                f"{len(responses)} chunks, but rollout_func returns one row per "
+                "prompt; train it with to_training_sequences",
             )
         (response,) = responses
         row = (

@@ -10,12 +10,12 @@ Ask a server for `return_token_ids` and `logprobs`. Where it is too old for that
 replies carry no weight version, so the caller gives both.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
-from t1_tito.errors import AdapterError
 from t1_tito.turn import Turn
 
-from ._fields import Values, field, list_in, required, same_lengths, turn_at
+from ._fields import Values, field, list_in, refused, required, same_lengths, turn_at
 from ._replies import (
     check_counts,
     check_stop,
@@ -112,7 +112,9 @@ def turn_from_output(
     where = place("vLLM", turn)
     outputs = list_in(output, "outputs", where, "expected a RequestOutput")
     if len(outputs) != 1:
-        raise AdapterError(f"{where}: {len(outputs)} outputs, expected one; sample with n=1")
+        raise refused(
+            where, f"{len(outputs)} outputs, expected one; sample with n=1", field="outputs"
+        )
     completion = list_in(outputs[0], "token_ids", where, "expected a CompletionOutput")
     rows = list_in(outputs[0], "logprobs", where, "set logprobs=0 in the SamplingParams")
     same_lengths(where, {"token_ids": completion, "logprobs": rows})
@@ -130,9 +132,14 @@ def turn_from_output(
 
 def _logprob(where: str, position: int, row: Any, token: int) -> float:
     """The value of the sampled token among those that the engine kept at its position."""
-    entry = row.get(token)
+    entry = row.get(token) if isinstance(row, Mapping) else None
     if entry is None:
-        raise AdapterError(f"{where}: logprobs[{position}] has none of the sampled token {token}")
+        raise refused(
+            where,
+            f"logprobs[{position}] has none of the sampled token {token}",
+            field="logprobs",
+            position=position,
+        )
     if isinstance(entry, float):
         return entry
     return required(entry, "logprob", where, "expected a Logprob")
